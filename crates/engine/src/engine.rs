@@ -3,6 +3,7 @@
 use std::fmt;
 use std::ops::{ControlFlow, Deref, DerefMut};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use kew_core::{
@@ -44,6 +45,8 @@ pub struct Engine {
     pub(crate) alarm: Notify,
     /// Guards the move tasks started since the mover last looked.
     pub(crate) started_moves: Mutex<Vec<Arc<MoveTask>>>,
+    /// Move tasks may have left this node: one that comes back begins anew, at the pace of then.
+    pub(crate) moves_left: AtomicBool,
     /// Rings for the mover when there are some, or when it should stop.
     pub(crate) moves_bell: Notify,
     /// One permit: one task at a time moves the virtual clock.
@@ -78,6 +81,7 @@ impl Engine {
             snapshots: Snapshots::new(),
             alarm: Notify::new(),
             started_moves: Mutex::default(),
+            moves_left: AtomicBool::new(false),
             moves_bell: Notify::new(),
             moving_time: Semaphore::new(1),
             stats: Stats::default(),
@@ -243,6 +247,11 @@ impl Engine {
     /// a consumer leaves.
     pub fn may_answer(&self) -> bool {
         self.store.may_answer()
+    }
+
+    /// Whether this node keeps a queue, and what it has leased from it may leave this process now.
+    pub fn may_answer_for(&self, queue: QueueId) -> bool {
+        self.store.may_answer_for(queue)
     }
 
     /// Writes and syncs what was applied so far, on this thread, where the store leaves that to its caller.

@@ -55,26 +55,78 @@ impl Engine {
         if self.clock.is_virtual() {
             return;
         }
-        let (look, max) = (self.clock.look(), self.options.clock_leap_max);
+        let look = self.clock.look();
         let stored = self.store.expiry_hold();
-        let gap = look.system.since(newest);
-        let hold = match stored {
-            // The clock that was in doubt is not the one of today.
-            Some(hold) if newest.since(look.system) > max => ExpiryHold { until: HoldEnd::Settled, ..hold },
-            Some(hold) => hold,
-            None if newest > Timestamp::ZERO && gap > max => {
-                ExpiryHold { through: newest, until: HoldEnd::Settled }
-            }
-            None => return,
-        };
+        let Some(hold) = self.hold_at_opening(stored, newest, look) else { return };
         if stored != Some(hold) {
             // At the newest instant: nothing between it and now has happened to the store yet.
             drop(self.store.step(newest, &Command::HoldExpiry(Some(hold))));
         }
         *self.expiry.lock() = Expiry::held(hold, look);
+        self.tell_held_at_opening(hold, look);
+    }
+
+    /// How expiry is to be held in a shard that comes, whose store has this hold and newest instant. It must be so
+    /// before anything else is done to the shard.
+    pub fn hold_expiry_of_shard(&self, stored: Option<ExpiryHold>, newest: Timestamp) -> Option<ExpiryHold> {
+        if self.clock.is_virtual() {
+            return stored;
+        }
+        let hold = self.hold_at_opening(stored, newest, self.clock.look());
+        match *self.expiry.lock() {
+            Expiry::Follows { through, .. } if hold.is_none() => {
+                Some(ExpiryHold { through, until: HoldEnd::Settled })
+            }
+            _ => hold,
+        }
+    }
+
+    /// A shard came whose expiry is held: this node sees to it from now on that it goes on.
+    pub(crate) fn see_to_hold(&self, hold: ExpiryHold) {
+        let look = self.clock.look();
+        let mut expiry = self.expiry.lock();
+        let is_stricter = match *expiry {
+            Expiry::Free => true,
+            Expiry::Held { hold: known, .. } => {
+                (known.until, hold.until) == (HoldEnd::Settled, HoldEnd::Confirmed)
+            }
+            Expiry::Follows { .. } => false,
+        };
+        if is_stricter {
+            *expiry = Expiry::held(hold, look);
+            drop(expiry);
+            // The timers look at the clocks more often from now on.
+            self.alarm.notify_one();
+            self.tell_held_at_opening(hold, look);
+        }
+    }
+
+    /// How expiry is to be held in what was opened now.
+    fn hold_at_opening(
+        &self,
+        stored: Option<ExpiryHold>,
+        newest: Timestamp,
+        look: Look,
+    ) -> Option<ExpiryHold> {
+        let max = self.options.clock_leap_max;
+        match stored {
+            // The clock that was in doubt is not the one of today.
+            Some(hold) if newest.since(look.system) > max => {
+                Some(ExpiryHold { until: HoldEnd::Settled, ..hold })
+            }
+            Some(hold) => Some(hold),
+            None if newest > Timestamp::ZERO && look.system.since(newest) > max => {
+                Some(ExpiryHold { through: newest, until: HoldEnd::Settled })
+            }
+            None => None,
+        }
+    }
+
+    fn tell_held_at_opening(&self, hold: ExpiryHold, look: Look) {
+        let by = look.now.since(hold.through);
         (self.options.notices)(match hold.until {
-            HoldEnd::Confirmed => Notice::ExpiryHeld { by: look.now.since(hold.through) },
-            HoldEnd::Settled => Notice::ExpiryWaits { by: look.now.since(hold.through) },
+            HoldEnd::Confirmed => Notice::ExpiryHeld { by },
+            HoldEnd::Settled => Notice::ExpiryWaits { by },
         });
     }
 
@@ -102,9 +154,16 @@ impl Engine {
         if self.clock.is_virtual() {
             return;
         }
-        let look = self.clock.look();
+        let mut look = self.clock.look();
         if self.clock.has_leapt() {
             self.hold_expiry_after_leap(&self.pass());
+        }
+        if self.options.shards_come {
+            // A shard may have come that is ahead of this node; and those whose expiry was held may have left.
+            look.now = look.now.max(self.store.newest_instant());
+            if self.store.expiry_hold().is_none() {
+                *self.expiry.lock() = Expiry::Free;
+            }
         }
         let rules = LeapRules { max: self.options.clock_leap_max, settle: self.options.clock_settle };
         let then = {
@@ -144,7 +203,7 @@ impl Engine {
             is_due
         };
         if is_due {
-            drop(self.submit(&Command::HoldExpiry(self.store.expiry_hold())));
+            self.record_in_store();
         }
     }
 }

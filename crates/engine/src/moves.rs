@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::notice::Notice;
@@ -23,6 +24,9 @@ impl Engine {
         let mut resumed = self.options.shards_come;
         while !self.is_shut_down() {
             resumed = resumed || self.resume_moves().await;
+            if self.moves_left.swap(false, Ordering::AcqRel) {
+                runs.retain(|_, run| self.store.keeps(run.source));
+            }
             self.take_on(&mut runs);
             let now = self.now();
             let due: Vec<TaskId> =

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use kew_core::command::Withdraw;
-use kew_core::{Command, Outcome, Queue, QueueId, RuleError, Timestamp};
+use kew_core::{Command, Outcome, Queue, QueueId, RuleError, ShardId, Timestamp};
 use kew_store::{StoreError, Submission};
 use smallvec::SmallVec;
 
@@ -170,6 +170,33 @@ impl Engine {
         pass.stepped = pass.stepped.max(now);
         self.stats.store_steps.count_in_turn();
         self.store.step(pass.stepped, command)
+    }
+
+    /// Takes a look in one shard. Like any step it may do due work, which may free messages.
+    pub(crate) fn step_in(&self, shard: ShardId, command: &Command) -> Submission {
+        let mut pass = self.pass();
+        let now = self.now();
+        if self.clock.has_leapt() {
+            self.hold_expiry_after_leap(&pass);
+        }
+        pass.stepped = pass.stepped.max(now);
+        self.stats.store_steps.count_in_turn();
+        let submission = self.store.step_in(shard, pass.stepped, command);
+        self.serve_all(&mut pass, now, now, submission.freed.clone());
+        self.rearm(&mut pass);
+        submission
+    }
+
+    /// Has the store record the time. Nothing else follows from that.
+    pub(crate) fn record_in_store(&self) {
+        let mut pass = self.pass();
+        let now = self.now();
+        if self.clock.has_leapt() {
+            self.hold_expiry_after_leap(&pass);
+        }
+        pass.stepped = pass.stepped.max(now);
+        drop(self.store.record_time(pass.stepped));
+        self.rearm(&mut pass);
     }
 
     /// Does everything due, so that those in line get theirs before a newcomer looks.

@@ -4,11 +4,13 @@
 //! shows the queues of all of them. It leads lines, timers and move tasks for those that are kept here.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use hashbrown::HashSet;
-use kew_core::{MoveTask, Queue, QueueId, Timestamp};
+use kew_core::rules::retention::ExpiryHold;
+use kew_core::{Command, MoveTask, Outcome, Queue, QueueId, ShardId};
 
-use crate::Engine;
+use crate::{Engine, EngineError};
 
 /// What a shard brings along.
 #[derive(Clone, Debug, Default)]
@@ -17,19 +19,25 @@ pub struct Brought {
     pub queues: Vec<Arc<Queue>>,
     /// Its running move tasks.
     pub tasks: Vec<Arc<MoveTask>>,
-    /// The newest instant that it has recorded: no step of it may be earlier.
-    pub newest: Timestamp,
+    /// How its expiry is held.
+    pub hold: Option<ExpiryHold>,
 }
 
 impl Engine {
     /// The store keeps a shard from now on. `is_of` says which queues are in it.
     pub fn shard_came(&self, brought: &Brought, is_of: impl Fn(QueueId) -> bool) {
-        let mut pass = self.pass();
-        pass.stepped = pass.stepped.max(brought.newest);
-        drop(pass);
+        if let Some(hold) = brought.hold {
+            self.see_to_hold(hold);
+        }
         self.show_all(&brought.queues, is_of);
         brought.tasks.iter().for_each(|task| self.learn_move(task));
         self.rearm(&mut self.pass());
+    }
+
+    /// Takes a look in one shard that is otherwise taken in all of them.
+    pub async fn look_in(&self, shard: ShardId, command: Command) -> Result<Outcome, EngineError> {
+        let submission = self.step_in(shard, &command);
+        Ok(submission.await?)
     }
 
     /// The store keeps a shard no more: receives that wait for its queues end empty, and what rings for consumers of
@@ -42,6 +50,8 @@ impl Engine {
         for queue in self.snapshots.all().into_iter().filter(|queue| is_of(queue.id)) {
             pass.watches.changed(queue.id, &self.work);
         }
+        self.moves_left.store(true, Ordering::Release);
+        self.moves_bell.notify_one();
     }
 
     /// Shows these queues as all there are of a shard. `is_of` says which queues are in it.

@@ -49,7 +49,9 @@ impl Seat<'_> {
         let queue = self.lease.queue;
         let (answer, calls) = oneshot::channel();
         let mut pass = self.engine.pass();
-        if pass.closed || self.engine.now() >= self.deadline {
+        // A queue that left this node meanwhile has no line here any more.
+        let is_over = pass.closed || self.engine.now() >= self.deadline;
+        if is_over || !self.engine.store.keeps(queue) {
             return false;
         }
         self.calls = calls;

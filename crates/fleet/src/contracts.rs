@@ -65,6 +65,8 @@ pub struct Kept {
     pub store: Arc<dyn Store>,
     /// Why it is owned no more, if so.
     pub over: Box<dyn Fn() -> Option<String> + Send + Sync>,
+    /// Makes its end short, while it is served. It may take long.
+    pub prepare: Arc<dyn Fn() + Send + Sync>,
     /// Ends it. It may take long.
     pub close: Close,
 }

@@ -3,22 +3,26 @@
 //! A name belongs to one shard. The owner of the shard claims it, then makes the queue in the shard's ledger; whether
 //! there is a queue of the name is said by that ledger. A deleted queue's name is released after it is gone from the
 //! ledger, so an owner that dies in between leaves a name without a queue, which its successor finds and releases.
-//! Before the answer, every node that is heard of shows the queue as it is now.
+//! Before the answer, every node that is heard of shows the queue as it is now: also where the asker went away, and
+//! where it is not clear yet whether the step will last.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use kew_core::command::CreateQueue;
-use kew_core::{Command, DeadLetterAction, Outcome, Pause, Queue, QueueId, QueueKey, ShardId, Timestamp};
+use kew_core::command::{CreateQueue, DeleteQueue, UpdateQueue};
+use kew_core::{Command, DeadLetterAction, Outcome, Pause, QueueKey, ShardId, Timestamp};
 use kew_engine::{Engine, EngineError};
 use kew_store::StoreError;
 
 use crate::asking::away;
 use crate::inner::Inner;
-use crate::serving::refusal;
+use crate::serving::{PAGE, refusal};
 use kew_peer::{Refusal, Reply, Request};
 
 /// Shards that are asked for one name at most: it moves only while it is being looked for.
 const SHARDS_TRIED: usize = 4;
+/// The pause before it is tried again to release names.
+const RELEASES_AGAIN: Duration = Duration::from_millis(500);
 
 impl Inner {
     /// Makes, changes or deletes a queue wherever its shard is kept.
@@ -67,49 +71,29 @@ impl Inner {
         fewest.map_or(ShardId::OF_ACCOUNTS, |(shard, _)| shard)
     }
 
-    /// The same in a shard that is kept here, one name of it at a time.
+    /// The same in a shard that is kept here, one name of it at a time. What has begun goes on although its asker goes
+    /// away, as one does whose link is cut: the other nodes must hear of what was done.
     pub(crate) async fn define_here(
         self: &Arc<Self>,
-        engine: &Engine,
         shard: ShardId,
         command: Command,
     ) -> Result<Outcome, Refusal> {
         self.must_stay_within(shard, &command)?;
-        let _one_at_a_time = self.directory.naming(shard).await;
+        let one_at_a_time = self.directory.naming(shard).await;
         self.must_keep(shard)?;
-        match command {
-            Command::CreateQueue(create) => self.create_here(engine, shard, create).await,
-            Command::UpdateQueue(update) => {
-                let before = engine.queue_by_id(update.queue);
-                let renamed = update.rename.clone();
-                if let Some(key) = &renamed {
-                    self.claim(shard, key).await?;
-                }
-                let done = engine.carry_out(Command::UpdateQueue(update)).await;
-                let released = match (&done, before, renamed) {
-                    (Ok(_), Some(before), Some(key)) if before.key != key => Some(before.key.clone()),
-                    // The ledger has the last word: a name that it refused belongs to no queue, or to its old one.
-                    (Err(EngineError::Rule(_)), _, Some(key)) if engine.queue(&key).is_none() => Some(key),
-                    _ => None,
-                };
-                if let Some(key) = released {
-                    self.names.release(shard, &key).await.map_err(Refusal::Store)?;
-                }
-                let outcome = done.map_err(refusal)?;
-                self.tell_of(&outcome).await;
-                Ok(outcome)
+        let ends = || Refusal::Store(away("the node ends"));
+        let (engine, event_loop) = (self.engine().ok_or_else(ends)?, self.event_loop().ok_or_else(ends)?);
+        let fleet = Arc::clone(self);
+        let defined = event_loop.spawn(async move {
+            let _one_at_a_time = one_at_a_time;
+            match command {
+                Command::CreateQueue(create) => fleet.create_here(&engine, shard, create).await,
+                Command::UpdateQueue(update) => fleet.update_here(&engine, shard, update).await,
+                Command::DeleteQueue(delete) => fleet.delete_here(&engine, shard, delete).await,
+                _ => Err(Refusal::Store(away("only queues are defined"))),
             }
-            Command::DeleteQueue(delete) => {
-                let (queue, before) = (delete.queue, engine.queue_by_id(delete.queue));
-                let outcome = engine.carry_out(Command::DeleteQueue(delete)).await.map_err(refusal)?;
-                if let Some(before) = before {
-                    self.names.release(shard, &before.key).await.map_err(Refusal::Store)?;
-                }
-                self.tell_gone(queue).await;
-                Ok(outcome)
-            }
-            _ => Err(Refusal::Store(away("only queues are defined"))),
-        }
+        });
+        defined.await.unwrap_or_else(|_| Err(ends()))
     }
 
     async fn create_here(
@@ -121,17 +105,96 @@ impl Inner {
         let key = create.key.clone();
         self.claim(shard, &key).await?;
         let _making = Making::begin(self, &key, shard);
-        match engine.carry_out(Command::CreateQueue(create)).await {
-            Ok(outcome) => {
-                self.tell_of(&outcome).await;
-                Ok(outcome)
+        let done = engine.carry_out(Command::CreateQueue(create)).await;
+        match engine.queue(&key).filter(|queue| self.places.count.of_queue(queue.id) == shard) {
+            // Also one that was there, or of which it is not known whether it will last: the others show what is shown
+            // here. An owner before may have told nobody of it.
+            Some(queue) => self.tell_all(Request::Show(vec![queue])).await,
+            None => self.release(shard, &key).await,
+        }
+        done.map_err(refusal)
+    }
+
+    async fn update_here(
+        self: &Arc<Self>,
+        engine: &Engine,
+        shard: ShardId,
+        update: UpdateQueue,
+    ) -> Result<Outcome, Refusal> {
+        let (queue, before) = (update.queue, engine.queue_by_id(update.queue));
+        let renamed = update.rename.clone();
+        if let Some(key) = &renamed {
+            self.claim(shard, key).await?;
+        }
+        let done = engine.carry_out(Command::UpdateQueue(update)).await;
+        if let Some(queue) = engine.queue_by_id(queue) {
+            self.tell_all(Request::Show(vec![queue])).await;
+        }
+        match (&done, before, renamed) {
+            (Ok(_), Some(before), Some(key)) if before.key != key => {
+                self.tell_of_sources(engine, shard, &key).await;
+                self.release(shard, &before.key).await;
             }
-            Err(error) => {
-                if engine.queue(&key).is_none() {
-                    // It was not made: its name is free for any shard. If this fails the next owner does it.
-                    let _released = self.names.release(shard, &key).await;
+            // The ledger has the last word: a name that it refused belongs to no queue, or to its old one.
+            (Err(EngineError::Rule(_)), _, Some(key)) if engine.queue(&key).is_none() => {
+                self.release(shard, &key).await;
+            }
+            _ => {}
+        }
+        done.map_err(refusal)
+    }
+
+    async fn delete_here(
+        self: &Arc<Self>,
+        engine: &Engine,
+        shard: ShardId,
+        delete: DeleteQueue,
+    ) -> Result<Outcome, Refusal> {
+        let (queue, before) = (delete.queue, engine.queue_by_id(delete.queue));
+        let done = engine.carry_out(Command::DeleteQueue(delete)).await;
+        if engine.queue_by_id(queue).is_none() {
+            self.tell_all(Request::Hide(queue)).await;
+        }
+        if let (Ok(_), Some(before)) = (&done, before) {
+            self.release(shard, &before.key).await;
+        }
+        done.map_err(refusal)
+    }
+
+    /// Tells of the queues of a shard whose dead letters go to one that was renamed: their rules have followed it.
+    async fn tell_of_sources(self: &Arc<Self>, engine: &Engine, shard: ShardId, target: &QueueKey) {
+        let mut after: Option<Arc<str>> = None;
+        loop {
+            let mut some = engine.dead_letter_sources(target, after.as_deref(), PAGE);
+            let Some(last) = some.last() else { return };
+            after = Some(Arc::clone(&last.key.name));
+            some.retain(|queue| self.places.count.of_queue(queue.id) == shard);
+            if !some.is_empty() {
+                self.tell_all(Request::Show(some)).await;
+            }
+        }
+    }
+
+    /// Takes a name from a shard that has no queue of it any more. If that cannot be done now, it is done later: until
+    /// then a new queue of the name is made in the same shard.
+    async fn release(&self, shard: ShardId, key: &QueueKey) {
+        if self.names.release(shard, key).await.is_err() {
+            self.unreleased.lock().insert((shard, key.clone()));
+        }
+    }
+
+    /// Releases what could not be released, again and again, for as long as it is polled.
+    pub(crate) async fn release_later(self: Arc<Self>) {
+        loop {
+            tokio::time::sleep(RELEASES_AGAIN).await;
+            let unreleased = std::mem::take(&mut *self.unreleased.lock());
+            for (shard, key) in unreleased {
+                let _one_at_a_time = self.directory.naming(shard).await;
+                let has_queue = self.engine().is_none_or(|engine| engine.queue(&key).is_some());
+                // A shard that has left has its names compared by its next owner.
+                if self.places.is_here(shard) && !has_queue {
+                    self.release(shard, &key).await;
                 }
-                Err(refusal(error))
             }
         }
     }
@@ -175,12 +238,6 @@ impl Inner {
         }
     }
 
-    async fn tell_of(self: &Arc<Self>, outcome: &Outcome) {
-        if let Outcome::Queue(queue) = outcome {
-            self.tell_all(Request::Show(vec![Arc::<Queue>::clone(queue)])).await;
-        }
-    }
-
     /// Tells every other node that something is paused.
     pub(crate) async fn share(
         self: Arc<Self>,
@@ -189,10 +246,6 @@ impl Inner {
     ) -> Result<Outcome, StoreError> {
         self.tell_all(Request::Pause { pause, until }).await;
         Ok(Outcome::Done)
-    }
-
-    async fn tell_gone(self: &Arc<Self>, queue: QueueId) {
-        self.tell_all(Request::Hide(queue)).await;
     }
 }
 

@@ -1,10 +1,11 @@
 //! What each node knows of all queues, and how it comes to know it.
 //!
 //! Every node shows every queue of the fleet. The owner of a shard tells of each change before it answers the client
-//! that asked for it: to all nodes that live, until each has confirmed or is cut off. A node that is cut off knows that
-//! itself, and from then on does not know all names. It knows them again when it has read the lists of those shards'
-//! owners.
+//! that asked for it: to all nodes that live or have just read a list of it, until each has confirmed or is cut off. A
+//! node that is cut off knows that itself, and from then on does not know all names. It knows them again when it has
+//! read the lists of those shards' owners.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -97,7 +98,9 @@ impl Inner {
     /// Tells all other nodes of a change. Returns when each of them knows it, or knows that it is cut off.
     pub(crate) async fn tell_all(self: &Arc<Self>, news: Request) {
         let map = Arc::clone(&self.map.read());
-        let others = map.nodes.iter().map(|node| node.id.clone()).filter(|node| *node != self.me);
+        let mut others: BTreeSet<NodeId> = map.nodes.iter().map(|node| node.id.clone()).collect();
+        others.extend(self.directory.askers());
+        others.remove(&self.me);
         let mut telling = JoinSet::new();
         for node in others {
             telling.spawn(Arc::clone(self).tell(node, news.clone()));

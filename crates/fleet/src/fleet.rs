@@ -13,12 +13,14 @@ use kew_store::{Freed, Store, StoreError, Submission};
 use parking_lot::{Mutex, RwLock};
 
 use crate::asking;
+use crate::commits::Commits;
 use crate::contracts::{Carrier, Names};
+use crate::holds::Holds;
 use crate::inner::Inner;
 use crate::known::Directory;
 use crate::map::{FleetMap, NodeId};
 use crate::places::Places;
-use crate::upkeep::Resting;
+use crate::upkeep::{Resting, is_refused};
 use kew_peer::{Reply, Request};
 
 /// A store whose shards are kept by several nodes, of which this is one.
@@ -45,17 +47,23 @@ impl Fleet {
             engine: OnceLock::new(),
             directory: Directory::new(shards),
             making: Mutex::default(),
+            unreleased: Mutex::default(),
             map: RwLock::default(),
+            lists: Mutex::default(),
             resting: Resting::default(),
+            holds: Holds::default(),
+            commits: Commits::default(),
             leaving: Mutex::default(),
             orders: Mutex::default(),
             shows: OnceLock::new(),
         }))
     }
 
-    /// Serves with the engine that stands on this store. Called once, before the first shard comes.
+    /// Serves with the engine that stands on this store. Called once, on the engine's event loop, before the first
+    /// shard comes.
     pub fn serve_with(&self, engine: &Arc<Engine>) {
-        assert!(self.0.engine.set(Arc::downgrade(engine)).is_ok(), "a fleet's store is under one engine");
+        let under = (Arc::downgrade(engine), tokio::runtime::Handle::current());
+        assert!(self.0.engine.set(under).is_ok(), "a fleet's store is under one engine");
     }
 
     /// What the database said last.
@@ -75,7 +83,7 @@ impl Fleet {
 
     /// The shards that this node keeps.
     pub fn kept(&self) -> Vec<ShardId> {
-        self.0.places.all_here().into_iter().map(|(shard, _)| shard).collect()
+        self.0.places.all_here().iter().map(|(shard, _)| *shard).collect()
     }
 
     /// Whether every queue there is is known here. Where it is not, a name that is not found may be one's that another
@@ -85,7 +93,10 @@ impl Fleet {
     }
 
     /// Answers what another node asks.
-    pub async fn serve(&self, request: Request) -> Result<Reply, kew_peer::Refusal> {
+    pub async fn serve(&self, asker: &NodeId, request: Request) -> Result<Reply, kew_peer::Refusal> {
+        if matches!(request, Request::Queues { .. }) {
+            self.0.directory.asked(asker);
+        }
         self.0.serve(request).await
     }
 }
@@ -135,18 +146,28 @@ impl Inner {
     fn step_each(&self, now: Timestamp, command: &Command) -> Submission {
         let (mut freed, mut late) = (Freed::new(), None);
         let mut queues = Vec::new();
-        for (shard, store) in self.places.all_here() {
-            if matches!(command, Command::Due) && !self.resting.is_due(shard, &*store, now) {
+        for (shard, store) in &*self.places.all_here() {
+            let (shard, store) = (*shard, &**store);
+            if matches!(command, Command::Due) && !self.resting.is_due(shard, store, now) {
                 continue;
             }
-            let mut submission = store.step(now, command);
+            if let Some(_refused) = self.holds.before_step(shard, store) {
+                self.rest(shard, now);
+                continue;
+            }
+            let mut submission = match command {
+                Command::HoldExpiry(hold) => self.holds.hold((shard, store), now, *hold),
+                _ => store.step(now, command),
+            };
             freed.extend_from_slice(&submission.freed);
             match submission.peek() {
                 Some(Outcome::Queues(some)) => queues.extend(some.iter().cloned()),
                 Some(_) => {}
                 None if submission.is_put_off() => late = late.or(Some(submission)),
                 None => {
-                    self.resting.refused(shard, &mut submission);
+                    if is_refused(&mut submission) {
+                        self.rest(shard, now);
+                    }
                 }
             }
         }
@@ -158,6 +179,12 @@ impl Inner {
         Submission::settled(Ok(outcome)).freeing(freed)
     }
 
+    /// A shard refused a step at `now`. It rests from the present on, which may be later.
+    fn rest(&self, shard: ShardId, now: Timestamp) {
+        let present = self.engine().map_or(now, |engine| engine.now().max(now));
+        self.resting.begin(shard, present);
+    }
+
     /// What each of these queues has of something, where its shard is kept here.
     fn of_queues<T: Default + Clone>(
         &self,
@@ -165,13 +192,13 @@ impl Inner {
         look: impl Fn(&dyn Store, &[QueueId]) -> Vec<T>,
     ) -> Vec<T> {
         let mut found = vec![T::default(); queues.len()];
-        for (shard, store) in self.places.all_here() {
-            let of_shard = |queue: &QueueId| self.places.count.of_queue(*queue) == shard;
+        for (shard, store) in &*self.places.all_here() {
+            let of_shard = |queue: &QueueId| self.places.count.of_queue(*queue) == *shard;
             let there: Vec<QueueId> = queues.iter().copied().filter(of_shard).collect();
             if there.is_empty() {
                 continue;
             }
-            let mut seen = look(&*store, &there).into_iter();
+            let mut seen = look(&**store, &there).into_iter();
             for (_, place) in queues.iter().zip(&mut found).filter(|(queue, _)| of_shard(queue)) {
                 *place = seen.next().unwrap_or_default();
             }
@@ -186,7 +213,7 @@ impl Store for Fleet {
             Reach::One(shard) => match self.0.places.here(shard) {
                 Some(store) => match self.0.must_stay_within(shard, command) {
                     Err(kew_peer::Refusal::Store(error)) => Submission::settled(Err(error)),
-                    _ => store.step(now, command),
+                    _ => self.0.holds.before_step(shard, &*store).unwrap_or_else(|| store.step(now, command)),
                 },
                 None => {
                     let request = Request::Step { shard, command: command.clone() };
@@ -195,6 +222,15 @@ impl Store for Fleet {
             },
             Reach::EachHere => self.0.step_each(now, command),
             Reach::Around => Submission::remote(asking::around(Arc::clone(&self.0), command.clone())),
+        }
+    }
+
+    fn step_in(&self, shard: ShardId, now: Timestamp, command: &Command) -> Submission {
+        match self.0.places.here(shard) {
+            Some(store) => {
+                self.0.holds.before_step(shard, &*store).unwrap_or_else(|| store.step(now, command))
+            }
+            None => Submission::settled(Err(asking::away("the shard has just left this node"))),
         }
     }
 
@@ -224,52 +260,47 @@ impl Store for Fleet {
     }
 
     fn next_due(&self) -> Option<Timestamp> {
-        let mut next: Option<Timestamp> = None;
-        for (shard, store) in self.0.places.all_here() {
-            let due = store.next_due().filter(|_| !self.0.resting.rests(shard));
-            next = next.into_iter().chain(due).min();
-        }
-        next
+        let here = self.0.places.all_here();
+        here.iter().filter_map(|(shard, store)| self.0.resting.next_due(*shard, &**store)).min()
     }
 
     fn newest_instant(&self) -> Timestamp {
-        let mut newest = Timestamp::ZERO;
-        self.0.places.for_each_here(|store| newest = newest.max(store.newest_instant()));
-        newest
+        let here = self.0.places.all_here();
+        here.iter().map(|(_, store)| store.newest_instant()).max().unwrap_or(Timestamp::ZERO)
     }
 
+    /// Of the shards of this node the hold that lets the least expire. Each has its own.
     fn expiry_hold(&self) -> Option<ExpiryHold> {
-        let mut hold = None;
-        self.0.places.for_each_here(|store| hold = hold.or_else(|| store.expiry_hold()));
-        hold
+        let here = self.0.places.all_here();
+        let held = here.iter().filter_map(|(shard, store)| self.0.holds.of(*shard, &**store));
+        held.min_by_key(|hold| hold.through)
+    }
+
+    fn record_time(&self, now: Timestamp) -> Submission {
+        for (shard, store) in &*self.0.places.all_here() {
+            if self.0.holds.before_step(*shard, &**store).is_none() {
+                drop(store.record_time(now));
+            }
+        }
+        Submission::settled(Ok(Outcome::Done))
     }
 
     fn commit(&self) -> bool {
-        let mut any = false;
-        for (_, store) in self.0.places.all_here() {
-            any |= store.commit();
-        }
-        any
+        self.0.places.all_here().iter().fold(false, |any, (_, store)| store.commit() || any)
     }
 
     fn commit_at_once(&self, may_sync: bool) -> bool {
-        let mut all = true;
-        for (_, store) in self.0.places.all_here() {
-            all &= store.commit_at_once(may_sync);
-        }
-        all
+        self.0.commit_each_at_once(may_sync);
+        true
     }
 
     fn syncs(&self) -> u64 {
-        let mut syncs = 0_u64;
-        self.0.places.for_each_here(|store| syncs = syncs.saturating_add(store.syncs()));
-        syncs
+        self.0.places.all_here().iter().fold(0, |syncs, (_, store)| syncs.saturating_add(store.syncs()))
     }
 
     fn tally(&self) -> Tally {
-        let mut tally = Tally::default();
-        self.0.places.for_each_here(|store| tally = tally.and(store.tally()));
-        tally
+        let here = self.0.places.all_here();
+        here.iter().fold(Tally::default(), |tally, (_, store)| tally.and(store.tally()))
     }
 
     fn tallies(&self, queues: &[QueueId]) -> Vec<Tally> {
@@ -281,11 +312,8 @@ impl Store for Fleet {
     }
 
     fn take_departures(&self) -> Departures {
-        let mut departures = Departures::default();
-        for (_, store) in self.0.places.all_here() {
-            departures = departures.and(store.take_departures());
-        }
-        departures
+        let here = self.0.places.all_here();
+        here.iter().fold(Departures::default(), |all, (_, store)| all.and(store.take_departures()))
     }
 
     fn traffic(&self, queues: &[QueueId]) -> Vec<Traffic> {
@@ -296,15 +324,18 @@ impl Store for Fleet {
         Ok(())
     }
 
+    /// Whether some shard may answer that is kept here. Each answer has passed its own shard's gate; what this is asked
+    /// for is whether the node stood still since then, and then all its shards are past their time.
     fn may_answer(&self) -> bool {
-        let mut may = true;
-        self.0.places.for_each_here(|store| may &= store.may_answer());
-        may
+        let here = self.0.places.all_here();
+        here.is_empty() || here.iter().any(|(_, store)| store.may_answer())
+    }
+
+    fn may_answer_for(&self, queue: QueueId) -> bool {
+        self.0.places.here(self.shard_of(queue)).is_some_and(|store| store.may_answer())
     }
 
     fn write(&self) {
-        for (_, store) in self.0.places.all_here() {
-            store.write();
-        }
+        self.0.places.all_here().iter().for_each(|(_, store)| store.write());
     }
 }

@@ -2,40 +2,74 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 
-use kew_core::{QueueKey, ShardId};
+use kew_core::{Queue, QueueKey, ShardId};
 use kew_engine::Engine;
 use parking_lot::{Mutex, RwLock};
+use tokio::runtime::Handle;
+use tokio::time::Instant;
 
+use crate::commits::Commits;
 use crate::contracts::{Carrier, Names, Shows};
+use crate::holds::Holds;
 use crate::known::Directory;
 use crate::map::{FleetMap, NodeId};
 use crate::places::Places;
 use crate::upkeep::Resting;
+
+/// How long a node that is about to stop is remembered although no map shows it: it may just have started.
+const REMEMBERED_FOR: Duration = Duration::from_secs(5);
 
 pub(crate) struct Inner {
     pub(crate) me: NodeId,
     pub(crate) places: Places,
     pub(crate) carrier: Arc<dyn Carrier>,
     pub(crate) names: Arc<dyn Names>,
-    pub(crate) engine: OnceLock<Weak<Engine>>,
+    /// The engine, and the event loop that it is on.
+    pub(crate) engine: OnceLock<(Weak<Engine>, Handle)>,
     pub(crate) directory: Directory,
     /// Guards the names that are being given to queues, each with its shard.
     pub(crate) making: Mutex<HashMap<QueueKey, ShardId>>,
+    /// Guards the names of queues that are gone, which could not be released yet.
+    pub(crate) unreleased: Mutex<BTreeSet<(ShardId, QueueKey)>>,
     /// Guards what the database said last; held for a moment.
     pub(crate) map: RwLock<Arc<FleetMap>>,
+    /// Guards the queues of shards of which pages are being read, in order.
+    pub(crate) lists: Mutex<BTreeMap<ShardId, Vec<Arc<Queue>>>>,
     pub(crate) resting: Resting,
-    /// Guards the nodes that are about to stop; held for a moment.
-    pub(crate) leaving: Mutex<BTreeSet<NodeId>>,
     /// Guards the shards that an operator wants to be elsewhere, until the keeper has begun; held for a moment.
     pub(crate) orders: Mutex<BTreeMap<ShardId, NodeId>>,
     /// What this node shows to others.
     pub(crate) shows: OnceLock<Box<Shows>>,
+    pub(crate) holds: Holds,
+    pub(crate) commits: Commits,
+    /// Guards the nodes that are about to stop, and when each said so; held for a moment.
+    pub(crate) leaving: Mutex<BTreeMap<NodeId, Instant>>,
 }
 
 impl Inner {
     /// The engine over this store. `None` when the node ends.
     pub(crate) fn engine(&self) -> Option<Arc<Engine>> {
-        self.engine.get()?.upgrade()
+        self.engine.get()?.0.upgrade()
+    }
+
+    /// The event loop that the engine is on: what must go on although its asker went away is done there.
+    pub(crate) fn event_loop(&self) -> Option<&Handle> {
+        self.engine.get().map(|(_, event_loop)| event_loop)
+    }
+
+    /// A node is about to stop.
+    pub(crate) fn note_leaving(&self, node: NodeId) {
+        self.leaving.lock().insert(node, Instant::now());
+    }
+
+    /// Nodes that are about to stop.
+    pub(crate) fn leaving(&self, map: &FleetMap) -> BTreeSet<NodeId> {
+        let mut leaving = self.leaving.lock();
+        leaving.retain(|node, said| {
+            *node == self.me || map.node(node).is_some() || said.elapsed() <= REMEMBERED_FOR
+        });
+        leaving.keys().cloned().collect()
     }
 }

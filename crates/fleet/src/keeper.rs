@@ -1,17 +1,18 @@
 //! Shards that come to this node and leave it: by the map of the fleet, one look after the other.
 
+use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use kew_core::command::{ListMoves, ReleaseOwners};
-use kew_core::{Ask, Outcome, QueueId, QueueKey, ShardId, TaskState, Text, ask};
-use kew_engine::{Brought, Engine};
+use kew_core::{QueueId, ShardId, Text};
 use kew_peer::Request;
-use kew_store::Store;
 use tokio::sync::{mpsc, watch};
+use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 
+use crate::bringing::{Ready, bring, hold_expiry};
 use crate::contracts::{Home, Kept};
 use crate::fleet::Fleet;
 use crate::inner::Inner;
@@ -63,6 +64,8 @@ pub struct Keeper {
     closing: BTreeSet<ShardId>,
     not_before: BTreeMap<ShardId, Instant>,
     looks: Looks,
+    /// Whether the others know that this node leaves, once it does.
+    told_of_leaving: Option<bool>,
     begun: Instant,
     done: (mpsc::UnboundedSender<Done>, mpsc::UnboundedReceiver<Done>),
 }
@@ -70,7 +73,11 @@ pub struct Keeper {
 /// What ended beside the keeper.
 enum Done {
     Opened(ShardId, Result<Option<Kept>, String>),
+    Brought(ShardId, Kept, Result<Ready, String>),
+    Prepared(ShardId, NodeId),
     Closed(ShardId),
+    Fell(Box<dyn Any + Send>),
+    ToldOfLeaving,
 }
 
 impl Keeper {
@@ -85,6 +92,7 @@ impl Keeper {
             closing: BTreeSet::new(),
             not_before: BTreeMap::new(),
             looks: Looks::default(),
+            told_of_leaving: None,
             begun: Instant::now(),
             done: mpsc::unbounded_channel(),
         }
@@ -98,33 +106,32 @@ impl Keeper {
         phase: watch::Receiver<Phase>,
         handed_over: watch::Sender<bool>,
     ) {
-        let informed = tokio::spawn(Arc::clone(&self.fleet).stay_informed());
+        let mut beside = JoinSet::new();
+        beside.spawn(Arc::clone(&self.fleet).stay_informed());
+        beside.spawn(Arc::clone(&self.fleet).release_later());
         loop {
-            let is_news = tokio::select! {
+            tokio::select! {
                 biased;
-                Some(done) = self.done.1.recv() => {
-                    self.done(done).await;
-                    false
+                Some(ended) = beside.join_next() => fall(ended),
+                Some(done) = self.done.1.recv() => self.done(done),
+                changed = tokio::time::timeout(LOOKS_EVERY, maps.changed()) => {
+                    if let Ok(Err(_)) = changed {
+                        break;
+                    }
                 }
-                changed = tokio::time::timeout(LOOKS_EVERY, maps.changed()) => match changed {
-                    Ok(Ok(())) => true,
-                    Ok(Err(_)) => break,
-                    Err(_) => false,
-                },
-            };
-            let map = Arc::clone(&maps.borrow_and_update());
-            if is_news {
-                self.fleet.directory.map_read();
             }
+            let map = Arc::clone(&maps.borrow_and_update());
+            self.fleet.directory.map_read(map.read_at);
             self.drop_lost();
             self.follow(&map);
             let phase = *phase.borrow();
             match phase {
                 Phase::Staying => self.act(&map),
                 Phase::Leaving => {
-                    begin_to_leave(&self.fleet).await;
-                    self.act(&map);
-                    handed_over.send_replace(self.has_handed_over(&map));
+                    if self.has_told_of_leaving() {
+                        self.act(&map);
+                        handed_over.send_replace(self.has_handed_over(&map));
+                    }
                 }
                 Phase::Closing => self.close_all(),
             }
@@ -132,7 +139,21 @@ impl Keeper {
                 break;
             }
         }
-        informed.abort();
+    }
+
+    /// Has the other nodes give this one no shard, before it hands its own over. Whether they know.
+    fn has_told_of_leaving(&mut self) -> bool {
+        if self.told_of_leaving.is_none() {
+            self.told_of_leaving = Some(false);
+            let (fleet, done) = (Arc::clone(&self.fleet), self.done.0.clone());
+            fleet.note_leaving(fleet.me.clone());
+            tokio::spawn(async move {
+                fleet.tell_all(Request::Leaves(Text::from(&*fleet.me.0))).await;
+                // The keeper may have ended meanwhile.
+                let _told = done.send(Done::ToldOfLeaving);
+            });
+        }
+        self.told_of_leaving == Some(true)
     }
 
     /// Whether a node that leaves has nothing more to hand over.
@@ -165,11 +186,7 @@ impl Keeper {
     fn act(&mut self, map: &FleetMap) {
         let now = self.begun.elapsed();
         self.looks.note(map, &self.fleet.me, now);
-        let leaving = {
-            let mut leaving = self.fleet.leaving.lock();
-            leaving.retain(|node| *node == self.fleet.me || map.node(node).is_some());
-            leaving.clone()
-        };
+        let leaving = self.fleet.leaving(map);
         let plan = self.looks.plan(map, &self.fleet.me, &leaving, now);
         let leaves = leaving.contains(&self.fleet.me);
         for shard in plan.take {
@@ -178,20 +195,17 @@ impl Keeper {
             if is_early || is_busy || self.opening.len() >= OPENS_MAX || !self.opening.insert(shard) {
                 continue;
             }
-            let (home, done) = (Arc::clone(&self.home), self.done.0.clone());
-            tokio::task::spawn_blocking(move || {
-                // The keeper listens for as long as it lives; a shard that comes too late is given up by its drop.
-                let _told = done.send(Done::Opened(shard, home.take(shard)));
-            });
+            let home = Arc::clone(&self.home);
+            // A shard that comes when the keeper has ended is given up by its drop.
+            self.beside(move || Done::Opened(shard, home.take(shard)));
         }
         if !leaves {
             self.obey(map, &leaving);
         }
         let room = if leaves { CLOSES_MAX } else { 1 };
         for (shard, to) in plan.hand_over {
-            if self.closing.len() < room && self.kept.contains_key(&shard) {
-                self.close(shard, Some(to.clone()));
-                (self.tell)(ShardNews::Left(shard, Some(to)));
+            if self.closing.len() < room && !self.closing.contains(&shard) {
+                self.prepare(shard, to);
             }
         }
     }
@@ -201,35 +215,81 @@ impl Keeper {
         let orders = std::mem::take(&mut *self.fleet.orders.lock());
         for (shard, to) in orders {
             let may_have_it = map.node(&to).is_some() && !leaving.contains(&to);
-            if may_have_it && self.kept.contains_key(&shard) {
-                self.close(shard, Some(to.clone()));
-                (self.tell)(ShardNews::Left(shard, Some(to)));
+            if may_have_it && !self.closing.contains(&shard) {
+                self.prepare(shard, to);
             }
         }
     }
 
-    async fn done(&mut self, done: Done) {
+    /// Has a shard ready to be closed in a moment, while it is served. Then it is handed over.
+    fn prepare(&mut self, shard: ShardId, to: NodeId) {
+        let Some(kept) = self.kept.get(&shard) else { return };
+        self.closing.insert(shard);
+        let prepare = Arc::clone(&kept.prepare);
+        self.beside(move || {
+            prepare();
+            Done::Prepared(shard, to)
+        });
+    }
+
+    /// Does on another thread what may take long. The keeper falls with it if it panics.
+    fn beside(&self, work: impl FnOnce() -> Done + Send + 'static) {
+        let done = self.done.0.clone();
+        tokio::task::spawn_blocking(move || {
+            let did = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(Done::Fell);
+            // The keeper may have ended meanwhile.
+            let _told = done.send(did);
+        });
+    }
+
+    fn hand_over(&mut self, shard: ShardId, to: NodeId) {
+        // It may be lost, or closed since the node ends.
+        if !self.kept.contains_key(&shard) {
+            return;
+        }
+        if self.fleet.map.read().node(&to).is_none() {
+            // It died meanwhile: the next plan knows.
+            self.closing.remove(&shard);
+            return;
+        }
+        self.close(shard, Some(to.clone()));
+        (self.tell)(ShardNews::Left(shard, Some(to)));
+    }
+
+    fn done(&mut self, done: Done) {
         match done {
             Done::Closed(shard) => {
                 self.closing.remove(&shard);
             }
+            Done::Fell(panic) => resume_unwind(panic),
+            Done::Prepared(shard, to) => self.hand_over(shard, to),
+            Done::ToldOfLeaving => self.told_of_leaving = Some(true),
+            // It goes on counting as being opened until it is ready.
             Done::Opened(shard, Ok(Some(kept))) => {
+                let (fleet, store) = (Arc::clone(&self.fleet), Arc::clone(&kept.store));
+                let done = self.done.0.clone();
+                let brought = tokio::spawn(bring(fleet, shard, store));
+                tokio::spawn(async move {
+                    let did = match brought.await.map_err(JoinError::try_into_panic) {
+                        Ok(brought) => Done::Brought(shard, kept, brought),
+                        Err(Ok(panic)) => Done::Fell(panic),
+                        // The runtime ends.
+                        Err(Err(_cancelled)) => return,
+                    };
+                    // The keeper may have ended meanwhile.
+                    let _told = done.send(did);
+                });
+            }
+            Done::Brought(shard, kept, Ok(ready)) => {
                 self.opening.remove(&shard);
-                match bring(&self.fleet, shard, &*kept.store).await {
-                    Ok(brought) => {
-                        self.fleet.places.set(shard, Place::Here(Arc::clone(&kept.store)));
-                        self.kept.insert(shard, kept);
-                        if let Some(engine) = self.fleet.engine() {
-                            engine.shard_came(&brought, self.is_of(shard));
-                        }
-                        (self.tell)(ShardNews::Came(shard));
-                    }
-                    Err(why) => {
-                        self.kept.insert(shard, kept);
-                        self.close(shard, None);
-                        self.not_opened(shard, why);
-                    }
-                }
+                self.kept.insert(shard, kept);
+                self.came(shard, ready);
+            }
+            Done::Brought(shard, kept, Err(why)) => {
+                self.opening.remove(&shard);
+                self.kept.insert(shard, kept);
+                self.close(shard, None);
+                self.not_opened(shard, why);
             }
             Done::Opened(shard, Ok(None)) => {
                 self.opening.remove(&shard);
@@ -240,6 +300,17 @@ impl Keeper {
                 self.not_opened(shard, why);
             }
         }
+    }
+
+    /// This node serves a shard from now on.
+    fn came(&mut self, shard: ShardId, ready: Ready) {
+        let Some(engine) = self.fleet.engine() else { return };
+        let Ready { store, mut brought } = ready;
+        // Once more: the clock may have leapt since the shard was opened.
+        brought.hold = hold_expiry(&engine, &*store);
+        self.fleet.places.set(shard, Place::Here(store));
+        engine.shard_came(&brought, self.is_of(shard));
+        (self.tell)(ShardNews::Came(shard));
     }
 
     fn not_opened(&mut self, shard: ShardId, why: String) {
@@ -258,11 +329,9 @@ impl Keeper {
         let Some(kept) = self.kept.remove(&shard) else { return };
         self.part_with(shard);
         self.closing.insert(shard);
-        let done = self.done.0.clone();
-        tokio::task::spawn_blocking(move || {
+        self.beside(move || {
             (kept.close)(to.as_ref());
-            // The keeper may have ended meanwhile.
-            let _told = done.send(Done::Closed(shard));
+            Done::Closed(shard)
         });
     }
 
@@ -270,6 +339,8 @@ impl Keeper {
     fn part_with(&self, shard: ShardId) {
         self.fleet.directory.left(shard, self.fleet.me.clone());
         self.fleet.places.set(shard, Place::Nowhere);
+        self.fleet.holds.forget(shard);
+        self.fleet.resting.forget(shard);
         if let Some(engine) = self.fleet.engine() {
             engine.shard_left(self.is_of(shard));
         }
@@ -281,35 +352,12 @@ impl Keeper {
     }
 }
 
-/// What a shard brings along. Leases without an end that other nodes took end now: their holders serve it no more.
-async fn bring(fleet: &Inner, shard: ShardId, store: &dyn Store) -> Result<Brought, String> {
-    let engine = fleet.engine().ok_or_else(|| "the node ends".to_owned())?;
-    let queues = match taken::<ask::Queues>(&engine, store, ()).await? {
-        Outcome::Queues(queues) => queues,
-        _ => Vec::new(),
-    };
-    let tasks = match taken::<ask::ListMoves>(&engine, store, ListMoves { source: None }).await? {
-        Outcome::Moves(tasks) => tasks,
-        _ => Vec::new(),
-    };
-    taken::<ask::ReleaseOwners>(&engine, store, ReleaseOwners { except: engine.owner() }).await?;
-    let keys: Vec<QueueKey> = queues.iter().map(|queue| queue.key.clone()).collect();
-    let settled = fleet.names.settle(shard, keys).await;
-    settled.map_err(|error| format!("its names could not be compared: {error}"))?;
-    let tasks = tasks.into_iter().filter(|task| task.state == TaskState::Running).collect();
-    Ok(Brought { queues, tasks, newest: store.newest_instant() })
-}
-
-/// Has the other nodes give this one no shard, before it hands its own over.
-async fn begin_to_leave(fleet: &Arc<Inner>) {
-    if fleet.leaving.lock().insert(fleet.me.clone()) {
-        fleet.tell_all(Request::Leaves(Text::from(&*fleet.me.0))).await;
+/// A task without which the node knows less and less has ended: the keeper ends with it, and so does the node.
+fn fall(ended: Result<(), JoinError>) {
+    match ended.map_err(JoinError::try_into_panic) {
+        Err(Ok(panic)) => resume_unwind(panic),
+        // The runtime ends.
+        Err(Err(_cancelled)) => {}
+        Ok(()) => unreachable!("it goes on for as long as it is polled"),
     }
-}
-
-/// Takes a step in a store that no engine stands on yet.
-async fn taken<A: Ask>(engine: &Engine, store: &dyn Store, input: A::Input) -> Result<Outcome, String> {
-    let submission = store.step(engine.now().max(store.newest_instant()), &A::command(input));
-    store.commit();
-    submission.await.map_err(|error| error.to_string())
 }

@@ -1,25 +1,28 @@
 //! What a node knows of the shards that other nodes keep.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use kew_core::{Queue, QueueId, ShardCount, ShardId};
 use parking_lot::Mutex;
-use tokio::sync::{Mutex as LongMutex, MutexGuard as LongGuard};
+use tokio::sync::{Mutex as LongMutex, OwnedMutexGuard as LongGuard};
 use tokio::time::Instant;
 
 use crate::map::NodeId;
 
 /// A map of the fleet that is older than this may not know of a new owner.
 const MAP_AGE_MAX: Duration = Duration::from_secs(2);
+/// How long a node that has asked for a list is told of changes, whatever the map says. By then the map shows it, or is
+/// so old that this node may answer for no shard.
+const TOLD_FOR: Duration = Duration::from_secs(5);
 
 /// What is known of the shards that other nodes keep.
 pub(crate) struct Directory {
     /// Guards what is known; held for a moment.
     state: Mutex<State>,
     /// One name of a shard is claimed or released at a time.
-    naming: Vec<LongMutex<()>>,
+    naming: Vec<Arc<LongMutex<()>>>,
 }
 
 /// A node whose list was read, and the conversation in which its changes were heard since then.
@@ -34,8 +37,10 @@ struct State {
     known_from: Vec<Option<Known>>,
     /// What was heard while a list is being read.
     meanwhile: Option<Meanwhile>,
-    /// When the map of the fleet was read last.
+    /// The instant of the newest map of the fleet.
     map_at: Option<Instant>,
+    /// Nodes that have asked for lists, and when each did last.
+    askers: BTreeMap<NodeId, Instant>,
 }
 
 /// What was heard while a list was read.
@@ -47,15 +52,16 @@ pub(crate) struct Meanwhile {
 
 impl Directory {
     pub(crate) fn new(shards: ShardCount) -> Self {
-        let state = State { known_from: shards.all().map(|_| None).collect(), meanwhile: None, map_at: None };
-        let naming = shards.all().map(|_| LongMutex::new(())).collect();
+        let known_from = shards.all().map(|_| None).collect();
+        let state = State { known_from, meanwhile: None, map_at: None, askers: BTreeMap::new() };
+        let naming = shards.all().map(|_| Arc::default()).collect();
         Self { state: Mutex::new(state), naming }
     }
 
     /// Holds the names of a shard.
-    pub(crate) async fn naming(&self, shard: ShardId) -> Option<LongGuard<'_, ()>> {
+    pub(crate) async fn naming(&self, shard: ShardId) -> Option<LongGuard<()>> {
         match self.naming.get(usize::from(shard.0)) {
-            Some(lock) => Some(lock.lock().await),
+            Some(lock) => Some(Arc::clone(lock).lock_owned().await),
             None => None,
         }
     }
@@ -93,9 +99,24 @@ impl Directory {
         map_at.is_some_and(|at| at.elapsed() <= MAP_AGE_MAX)
     }
 
-    /// The map of the fleet was read.
-    pub(crate) fn map_read(&self) {
-        self.state.lock().map_at = Some(Instant::now());
+    /// The map of the fleet was read, as it was at this instant.
+    pub(crate) fn map_read(&self, at: Option<Instant>) {
+        let map_at = &mut self.state.lock().map_at;
+        *map_at = (*map_at).max(at);
+    }
+
+    /// A node asks for a list: it is told of changes from now on, although the map may not show it yet.
+    pub(crate) fn asked(&self, node: &NodeId) {
+        let askers = &mut self.state.lock().askers;
+        askers.retain(|_, asked| asked.elapsed() <= TOLD_FOR);
+        askers.insert(node.clone(), Instant::now());
+    }
+
+    /// Nodes that have asked for lists a moment ago.
+    pub(crate) fn askers(&self) -> Vec<NodeId> {
+        let state = self.state.lock();
+        let lately = state.askers.iter().filter(|(_, asked)| asked.elapsed() <= TOLD_FOR);
+        lately.map(|(node, _)| node.clone()).collect()
     }
 
     pub(crate) fn known(&self, shard: ShardId) -> Option<Known> {

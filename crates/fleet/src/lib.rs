@@ -12,11 +12,15 @@
 //! `directory.rs` (what each node knows of all queues), `keeper.rs` with `plan.rs` (shards that come and go),
 //! `operator.rs` (what people ask of a fleet).
 
+mod ahead;
 mod asking;
+mod bringing;
+mod commits;
 mod contracts;
 mod defining;
 mod directory;
 mod fleet;
+mod holds;
 mod inner;
 mod keeper;
 mod known;

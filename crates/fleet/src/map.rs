@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use kew_core::ShardId;
+use tokio::time::Instant;
 
 /// Names one run of a node.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -48,6 +49,8 @@ pub struct FleetMap {
     pub nodes: Vec<NodeRow>,
     /// All shards, in order.
     pub shards: Vec<ShardRow>,
+    /// When it was asked for; `None` before the first was read.
+    pub read_at: Option<Instant>,
 }
 
 impl FleetMap {

@@ -20,11 +20,16 @@ pub(crate) enum Place {
     Nowhere,
 }
 
+/// The shards of this node, with their stores.
+pub(crate) type Here = Arc<[(ShardId, Arc<dyn Store>)]>;
+
 /// Where all shards are.
 pub(crate) struct Places {
     pub(crate) count: ShardCount,
     /// Guards the places, one for each shard in order; held for a moment.
     places: RwLock<Vec<Place>>,
+    /// Guards the list of those that are kept here, in order; held for a moment.
+    here: RwLock<Here>,
     /// Counts changes.
     changes: watch::Sender<u64>,
 }
@@ -32,7 +37,7 @@ pub(crate) struct Places {
 impl Places {
     pub(crate) fn new(count: ShardCount) -> Self {
         let places = RwLock::new(count.all().map(|_| Place::Nowhere).collect());
-        Self { count, places, changes: watch::Sender::new(0) }
+        Self { count, places, here: RwLock::new(Arc::new([])), changes: watch::Sender::new(0) }
     }
 
     /// Where a shard is. A number that no shard has is nowhere.
@@ -53,28 +58,22 @@ impl Places {
     }
 
     /// All shards that are kept here, with their stores, in order.
-    pub(crate) fn all_here(&self) -> Vec<(ShardId, Arc<dyn Store>)> {
-        let places = self.places.read();
-        let here = self.count.all().zip(places.iter()).filter_map(|(shard, place)| match place {
-            Place::Here(store) => Some((shard, Arc::clone(store))),
-            Place::At(_) | Place::Nowhere => None,
-        });
-        here.collect()
-    }
-
-    /// Calls `look` with the store of each shard that is kept here, in order.
-    pub(crate) fn for_each_here(&self, mut look: impl FnMut(&dyn Store)) {
-        for place in &*self.places.read() {
-            if let Place::Here(store) = place {
-                look(&**store);
-            }
-        }
+    pub(crate) fn all_here(&self) -> Here {
+        Arc::clone(&self.here.read())
     }
 
     /// Changes where a shard is. What waits for that looks again.
     pub(crate) fn set(&self, shard: ShardId, place: Place) {
-        if let Some(known) = self.places.write().get_mut(usize::from(shard.0)) {
-            *known = place;
+        {
+            let mut places = self.places.write();
+            if let Some(known) = places.get_mut(usize::from(shard.0)) {
+                *known = place;
+            }
+            let here = self.count.all().zip(places.iter()).filter_map(|(shard, place)| match place {
+                Place::Here(store) => Some((shard, Arc::clone(store))),
+                Place::At(_) | Place::Nowhere => None,
+            });
+            *self.here.write() = here.collect();
         }
         self.changes.send_modify(|changes| *changes += 1);
     }

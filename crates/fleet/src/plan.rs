@@ -168,7 +168,7 @@ mod tests {
             owner: owner.map(id),
             wanted: None,
         });
-        FleetMap { nodes: nodes.collect(), shards: shards.collect() }
+        FleetMap { nodes: nodes.collect(), shards: shards.collect(), read_at: None }
     }
 
     fn at(seconds: u64) -> Duration {

@@ -14,7 +14,7 @@ use crate::map::NodeId;
 use kew_peer::{Refusal, Reply, Request};
 
 /// Queues on one page.
-const PAGE: usize = 500;
+pub(crate) const PAGE: usize = 500;
 
 impl Inner {
     /// Answers a request of a shard that is kept here, or of the directory.
@@ -28,7 +28,7 @@ impl Inner {
                 leased.map(|leased| Reply::Done(Outcome::Leased(leased))).map_err(refusal)
             }
             Request::Queues { shard, after } => {
-                self.must_keep(shard)?;
+                self.must_answer(shard)?;
                 Ok(self.page_of(&engine, shard, after))
             }
             Request::Show(queues) => {
@@ -39,8 +39,7 @@ impl Inner {
                 Ok(Reply::Shown)
             }
             Request::Leaves(node) => {
-                let node = NodeId(node.to_string().into());
-                self.leaving.lock().insert(node);
+                self.note_leaving(NodeId(node.to_string().into()));
                 Ok(Reply::Shown)
             }
             Request::Pause { pause, until } => {
@@ -66,7 +65,7 @@ impl Inner {
         self.must_keep(shard)?;
         let done = match command {
             Command::CreateQueue(_) | Command::UpdateQueue(_) | Command::DeleteQueue(_) => {
-                return self.define_here(engine, shard, command).await.map(Reply::Done);
+                return self.define_here(shard, command).await.map(Reply::Done);
             }
             // Dropped before it is committed, it is withdrawn.
             Command::Lease(lease) => {
@@ -74,8 +73,7 @@ impl Inner {
             }
             // One that is asked of all shards is asked of each by itself.
             Command::ListMoves(ListMoves { source: None }) | Command::Trace(_) => {
-                let store = self.places.here(shard).ok_or(Refusal::NotTheOwner)?;
-                return store.step(engine.now(), &command).await.map(Reply::Done).map_err(Refusal::Store);
+                engine.look_in(shard, command).await
             }
             command => engine.carry_out(command).await,
         };
@@ -86,14 +84,32 @@ impl Inner {
         if self.places.is_here(shard) { Ok(()) } else { Err(Refusal::NotTheOwner) }
     }
 
-    /// The queues of a shard, of greater numbers than `after`.
+    /// The same for what is answered without a step: what an owner knows that may not answer can be old.
+    fn must_answer(&self, shard: ShardId) -> Result<(), Refusal> {
+        let store = self.places.here(shard).ok_or(Refusal::NotTheOwner)?;
+        if store.may_answer() { Ok(()) } else { Err(Refusal::NotTheOwner) }
+    }
+
+    /// The queues of a shard, of greater numbers than `after`. They are sorted for the first page; what changes from
+    /// then on is told to the asker beside its pages.
     fn page_of(&self, engine: &Engine, shard: ShardId, after: QueueId) -> Reply {
-        let is_next = |queue: &Arc<Queue>| queue.id > after && self.places.count.of_queue(queue.id) == shard;
-        let mut queues: Vec<Arc<Queue>> = engine.all_queues().into_iter().filter(is_next).collect();
-        queues.sort_by_key(|queue| queue.id);
-        let is_last = queues.len() <= PAGE;
-        queues.truncate(PAGE);
-        Reply::Queues(queues, is_last)
+        let mut lists = self.lists.lock();
+        if after == QueueId(0) {
+            lists.remove(&shard);
+        }
+        let list = lists.entry(shard).or_insert_with(|| {
+            let mut queues = engine.all_queues();
+            queues.retain(|queue| self.places.count.of_queue(queue.id) == shard);
+            queues.sort_unstable_by_key(|queue| queue.id);
+            queues
+        });
+        let from = list.partition_point(|queue| queue.id <= after);
+        let page: Vec<Arc<Queue>> = list.iter().skip(from).take(PAGE).cloned().collect();
+        let is_last = from + page.len() == list.len();
+        if is_last {
+            lists.remove(&shard);
+        }
+        Reply::Queues(page, is_last)
     }
 }
 

@@ -9,7 +9,6 @@ use std::time::Duration;
 use kew_core::{ShardId, Timestamp};
 use kew_store::{Store, Submission};
 use parking_lot::Mutex;
-use tokio::time::Instant;
 
 /// How long a shard rests.
 const REST: Duration = Duration::from_secs(1);
@@ -17,34 +16,40 @@ const REST: Duration = Duration::from_secs(1);
 /// Shards that rest.
 #[derive(Default)]
 pub(crate) struct Resting {
-    /// Guards until when each of them rests.
-    until: Mutex<BTreeMap<ShardId, Instant>>,
+    /// Guards until when each of them rests, in the time of this node.
+    until: Mutex<BTreeMap<ShardId, Timestamp>>,
 }
 
 impl Resting {
-    /// Whether a shard rests now.
-    pub(crate) fn rests(&self, shard: ShardId) -> bool {
-        let mut until = self.until.lock();
-        match until.get(&shard) {
-            None => false,
-            Some(end) if Instant::now() < *end => true,
-            Some(_) => {
-                until.remove(&shard);
-                false
-            }
-        }
+    /// When a shard has something to do next: not before it has rested.
+    pub(crate) fn next_due(&self, shard: ShardId, store: &dyn Store) -> Option<Timestamp> {
+        let due = store.next_due()?;
+        Some(self.until.lock().get(&shard).map_or(due, |until| due.max(*until)))
     }
 
-    /// Whether a shard has something to do by now, and does not rest.
+    /// Whether a shard has something to do by now, and has rested.
     pub(crate) fn is_due(&self, shard: ShardId, store: &dyn Store, now: Timestamp) -> bool {
-        store.next_due().is_some_and(|due| due <= now) && !self.rests(shard)
+        let is_due = self.next_due(shard, store).is_some_and(|due| due <= now);
+        if is_due {
+            self.until.lock().remove(&shard);
+        }
+        is_due
     }
 
-    /// Looks whether a step of a shard was refused; then the shard rests.
-    pub(crate) fn refused(&self, shard: ShardId, submission: &mut Submission) {
-        let polled = Pin::new(submission).poll(&mut Context::from_waker(Waker::noop()));
-        if let Poll::Ready(Err(_)) = polled {
-            self.until.lock().insert(shard, Instant::now() + REST);
-        }
+    /// A step of a shard was refused at `now`: the shard rests.
+    pub(crate) fn begin(&self, shard: ShardId, now: Timestamp) {
+        self.until.lock().insert(shard, now.plus(REST));
     }
+
+    /// A shard has left.
+    pub(crate) fn forget(&self, shard: ShardId) {
+        self.until.lock().remove(&shard);
+    }
+}
+
+/// Whether a step was refused at once. An answer that is there is taken by this.
+pub(crate) fn is_refused(submission: &mut Submission) -> bool {
+    // What is known to be done is only not durable yet.
+    submission.peek().is_none()
+        && matches!(Pin::new(submission).poll(&mut Context::from_waker(Waker::noop())), Poll::Ready(Err(_)))
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use kew_core::{ShardCount, ShardId};
 use tokio::time::Instant;
@@ -89,6 +90,8 @@ pub struct Map {
     pub clock_ms: i64,
     /// When it was asked for.
     pub read_at: Instant,
+    /// How long the answer took: by as much at most is `clock_ms` older than it looks.
+    pub took: Duration,
 }
 
 impl Map {

@@ -82,7 +82,8 @@ pub(crate) async fn run(
     let (mut place, mut left) = (Some(place), batches.len());
     for (number, batch) in batches.iter().enumerate() {
         // Only now: it may have waited for those before it.
-        if !shared.engine.may_answer() {
+        let leased_from = batch.messages.first().map(|leased| leased.message.queue);
+        if !leased_from.is_some_and(|queue| shared.engine.may_answer_for(queue)) {
             place.take();
             hold_back(&shared, &batches[number..], &mut finished).await;
             break;

@@ -44,7 +44,7 @@ impl Role {
 pub(crate) fn queue(cx: &Context<'_>, arn: &str, role: Role) -> Result<Arc<Queue>, WireError> {
     let arn = Arn::read(arn).ok_or_else(|| role.malformed())?;
     let is_here = arn.account == cx.caller.account && *arn.region == *cx.caller.region;
-    let queue = is_here.then(|| cx.engine.queue(&arn.key())).flatten();
+    let queue = if is_here { cx.engine.find(&arn.key())? } else { None };
     let queue = queue.ok_or_else(|| role.missing())?;
     cx.authorize(&queue)?;
     Ok(queue)

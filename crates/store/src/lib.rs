@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use kew_core::command::Lease;
 use kew_core::rules::retention::ExpiryHold;
-use kew_core::{Command, Departures, Pause, QueueId, Tally, Timestamp, Traffic, Waits};
+use kew_core::{Command, Departures, Pause, QueueId, ShardId, Tally, Timestamp, Traffic, Waits};
 
 pub use error::StoreError;
 pub use memory::MemoryStore;
@@ -31,6 +31,13 @@ pub trait Store: Send + Sync {
     /// one aside.
     fn step(&self, now: Timestamp, command: &Command) -> Submission;
 
+    /// The same in one shard only, for a look that is otherwise taken in all of them. A store is one shard unless it
+    /// says otherwise.
+    fn step_in(&self, shard: ShardId, now: Timestamp, command: &Command) -> Submission {
+        let _it_is_the_only_one = shard;
+        self.step(now, command)
+    }
+
     /// The next instant at which something becomes due by itself, or an earlier one.
     fn next_due(&self) -> Option<Timestamp>;
 
@@ -40,6 +47,11 @@ pub trait Store: Send + Sync {
     /// Whether and how expiry is held. A store that cannot hold it never does.
     fn expiry_hold(&self) -> Option<ExpiryHold> {
         None
+    }
+
+    /// Records the time for its own sake, so that the next start knows when it was last in use.
+    fn record_time(&self, now: Timestamp) -> Submission {
+        self.step(now, &Command::HoldExpiry(self.expiry_hold()))
     }
 
     /// Writes and syncs what was applied so far, on this thread. Stores that do so by themselves have nothing to do.
@@ -97,6 +109,12 @@ pub trait Store: Send + Sync {
     /// that owns it no more: what that one knows may be old. Asked for each reply, so it waits for nothing.
     fn may_answer(&self) -> bool {
         true
+    }
+
+    /// Whether it keeps this queue, and what it knows of it may leave this process now.
+    fn may_answer_for(&self, queue: QueueId) -> bool {
+        let _all_alike = queue;
+        self.may_answer()
     }
 
     /// Whether it keeps this queue itself. What it does not keep it asks another node for.

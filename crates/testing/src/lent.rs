@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use kew_core::{Command, Timestamp};
+use kew_core::{Command, QueueId, Timestamp};
 use kew_store::{MemoryStore, Store, StoreError, Submission};
 use tokio::sync::Notify;
 
@@ -16,6 +16,7 @@ pub type LentStore = Wrapped<MemoryStore, Lent>;
 #[derive(Debug, Default)]
 pub struct Lent {
     is_away: AtomicBool,
+    is_elsewhere: AtomicBool,
     /// Guards what becomes of the next answer about documents that were put.
     next: Mutex<NextDocuments>,
 }
@@ -43,6 +44,11 @@ impl LentStore {
     /// From now on its node may not answer for it, or may again.
     pub fn set_away(&self, is_away: bool) {
         self.wrap.is_away.store(is_away, Ordering::Release);
+    }
+
+    /// From now on another node keeps all its queues.
+    pub fn set_elsewhere(&self) {
+        self.wrap.is_elsewhere.store(true, Ordering::Release);
     }
 
     /// The next documents are put, and the answer is that this is not known.
@@ -88,6 +94,10 @@ impl<S: Store> Wrap<S> for Lent {
                 taken.await
             }),
         }
+    }
+
+    fn keeps(&self, store: &S, queue: QueueId) -> bool {
+        !self.is_elsewhere.load(Ordering::Acquire) && store.keeps(queue)
     }
 
     fn may_answer(&self, _store: &S) -> bool {

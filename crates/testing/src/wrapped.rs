@@ -121,6 +121,10 @@ impl<S: Store, W: Wrap<S>> Store for Wrapped<S, W> {
         self.wrap.may_answer(&self.store)
     }
 
+    fn may_answer_for(&self, queue: QueueId) -> bool {
+        self.may_answer() && self.store.may_answer_for(queue)
+    }
+
     fn write(&self) {
         self.store.write();
     }

@@ -148,7 +148,7 @@ pub(super) fn wanted_of_queue(operation: Operation) -> Option<char> {
 fn stored_policy(cx: &Context<'_>, queue: &str) -> Result<AccessPolicy, WireError> {
     let Some(id) = cx.params.filled("si") else { return Ok(AccessPolicy::default()) };
     let key = kew_engine::QueueName { account: cx.account.id, region: &cx.settings.region, name: queue };
-    let policies = cx.engine.queue(key).map(|queue| documents::access_policies(&queue)).unwrap_or_default();
+    let policies = cx.engine.find(key)?.map(|queue| documents::access_policies(&queue)).unwrap_or_default();
     let found =
         policies.into_iter().find(|policy| policy.id == id && id.len() <= limits::POLICY_ID_CHARACTERS * 4);
     found.ok_or_else(|| WireError::not_authentic("The stored access policy does not exist."))

@@ -12,6 +12,7 @@ use crate::{Context, encode};
 pub(crate) async fn delete_queue(cx: &Context<'_>) -> Result<Reply, WireError> {
     let queue = cx.queue()?;
     cx.settings.scripts.check_known()?;
+    cx.engine.check_knows_all()?;
     let sources = cx.engine.dead_letter_sources(&queue.key, None, usize::MAX);
     let source = sources.iter().find(|source| source.id != queue.id && document::consumer(source).is_some());
     if let Some(source) = source {

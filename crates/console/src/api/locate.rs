@@ -114,7 +114,7 @@ async fn at(
     engine: &Engine,
     (queue, sequence): (QueueId, Sequence),
 ) -> Result<Option<(Arc<Queue>, Box<Seen>)>, ApiError> {
-    let Some(known) = engine.queue_by_id(queue) else { return Ok(None) };
+    let Some(known) = engine.find_by_id(queue)? else { return Ok(None) };
     let browse = Browse { from: sequence, ..Browse::of(queue, 1) };
     let page = match engine.browse(browse, |_| true).await {
         // It was deleted a moment ago.

@@ -218,7 +218,7 @@ fn check_target(
     if to.account != source.account {
         return refuse("it must be a queue of the same account");
     }
-    match engine.queue(to) {
+    match engine.find(to)? {
         None => refuse("there is no such queue"),
         Some(found) if found.policy.kind.is_fifo() != policy.kind.is_fifo() => {
             refuse("it must be of the same kind as its source, standard or FIFO")

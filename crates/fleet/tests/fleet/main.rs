@@ -1,7 +1,9 @@
 //! Nodes of a fleet, over shards in memory: any node serves any queue, and shards go from node to node.
 #![allow(clippy::indexing_slicing, reason = "a test fails by panicking")]
 
+mod faults;
 mod operator;
+mod time;
 mod world;
 
 use std::time::Duration;

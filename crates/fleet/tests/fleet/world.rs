@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use kew_core::command::{Ack, CreateQueue, Lease, Send};
+use kew_core::rules::retention::ExpiryHold;
 use kew_core::{
     AccountId, Command, NewMessage, Policy, Queue, QueueKey, ReceiptRule, ShardCount, ShardId, ShardPlace,
     Timestamp,
@@ -28,8 +29,9 @@ pub struct World {
     count: ShardCount,
     stores: Vec<Arc<MemoryStore>>,
     state: Mutex<State>,
-    maps: watch::Sender<Arc<FleetMap>>,
     begun: Instant,
+    /// Milliseconds that the database's clock has leapt ahead.
+    leapt: AtomicU64,
 }
 
 #[derive(Default)]
@@ -39,10 +41,32 @@ struct State {
     wanted: BTreeMap<ShardId, NodeId>,
     epochs: BTreeMap<ShardId, i64>,
     names: HashMap<QueueKey, ShardId>,
+    /// Names are not released just now.
+    keeps_names: bool,
+    /// What each node sees of the map, and those that see nothing new.
+    maps: BTreeMap<NodeId, watch::Sender<Arc<FleetMap>>>,
+    blind: Vec<NodeId>,
+    /// What is wrong with shards.
+    faults: BTreeMap<ShardId, Arc<Faults>>,
     /// Pairs of nodes that do not hear each other.
     cut: Vec<(NodeId, NodeId)>,
     /// How often nodes were cut off.
     cuts: u64,
+}
+
+/// What is wrong with a shard.
+#[derive(Default)]
+pub struct Faults {
+    /// It may not answer just now, as one whose row is locked.
+    pub stalled: AtomicBool,
+    /// Its commits take as long as this is held.
+    pub commits: Mutex<()>,
+    /// How often it was committed.
+    pub committed: AtomicUsize,
+    /// What is done at each step, if anything.
+    pub at_step: Mutex<Option<Box<dyn Fn(&Command) + std::marker::Send>>>,
+    /// What is done while it is made ready for another node, if anything.
+    pub at_prepare: Mutex<Option<Box<dyn Fn() + std::marker::Send>>>,
 }
 
 /// A node that runs.
@@ -68,9 +92,21 @@ impl World {
             count,
             stores: count.all().map(store).collect(),
             state: Mutex::default(),
-            maps: watch::Sender::default(),
             begun: Instant::now(),
+            leapt: AtomicU64::new(0),
         })
+    }
+
+    /// What the database's clock shows.
+    pub fn now(&self) -> Timestamp {
+        let passed = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        Timestamp(1_700_000_000_000 + passed + self.leapt.load(Ordering::Acquire))
+    }
+
+    /// The database's clock leaps ahead.
+    pub fn leap(&self, by: Duration) {
+        let by = u64::try_from(by.as_millis()).unwrap_or(u64::MAX);
+        self.leapt.fetch_add(by, Ordering::AcqRel);
     }
 
     /// Starts a node.
@@ -80,7 +116,7 @@ impl World {
         let fleet =
             Arc::new(Fleet::new(id.clone(), self.count, Arc::clone(&reach) as _, Arc::clone(&reach) as _));
         let entropy = Arc::new(CountingEntropy::from(u64::from(name.as_bytes()[0]) << 32));
-        let source = Arc::new(Passing(self.begun));
+        let source = Arc::new(Passing(Arc::clone(self)));
         let engine = Engine::start(
             Arc::clone(&fleet) as _,
             source,
@@ -90,12 +126,16 @@ impl World {
         .await
         .expect("starts");
         fleet.serve_with(&engine);
-        self.state.lock().nodes.insert(id.clone(), Arc::clone(&fleet));
+        let (sender, mut maps) = watch::channel(Arc::default());
+        {
+            let mut state = self.state.lock();
+            state.nodes.insert(id.clone(), Arc::clone(&fleet));
+            state.maps.insert(id.clone(), sender);
+        }
         self.publish();
         let (phase, phases) = watch::channel(Phase::Staying);
         let (hands_over, handed_over) = watch::channel(false);
         let keeper = Keeper::new(&fleet, reach, |_| {});
-        let mut maps = self.maps.subscribe();
         maps.mark_changed();
         let keeper = tokio::spawn(keeper.run(maps, phases, hands_over));
         let (timers, moves) = (Arc::clone(&engine), Arc::clone(&engine));
@@ -122,8 +162,43 @@ impl World {
             owner: state.owners.get(&shard).map(|(node, _)| node.clone()).filter(lives),
             wanted: state.wanted.get(&shard).cloned().filter(lives),
         });
-        let map = FleetMap { nodes: nodes.collect(), shards: shards.collect() };
-        self.maps.send_replace(Arc::new(map));
+        let read_at = Some(Instant::now());
+        let map = Arc::new(FleetMap { nodes: nodes.collect(), shards: shards.collect(), read_at });
+        for (_, maps) in state.maps.iter().filter(|(node, _)| !state.blind.contains(node)) {
+            maps.send_replace(Arc::clone(&map));
+        }
+    }
+
+    /// A node sees nothing new of the map from now on, though it goes on being shown the old one.
+    pub fn blind(&self, node: &Node) {
+        self.state.lock().blind.push(node.id.clone());
+    }
+
+    /// Shows a node the map again that it has.
+    pub fn show_again(&self, node: &Node) {
+        if let Some(maps) = self.state.lock().maps.get(&node.id) {
+            maps.send_modify(|_| {});
+        }
+    }
+
+    /// Names cannot be released, or can again.
+    pub fn keep_names(&self, keeps: bool) {
+        self.state.lock().keeps_names = keeps;
+    }
+
+    /// Which shard has a name.
+    pub fn named(&self, name: &str) -> Option<ShardId> {
+        self.state.lock().names.get(&key(name)).copied()
+    }
+
+    /// What is wrong with a shard.
+    pub fn faults(&self, shard: ShardId) -> Arc<Faults> {
+        Arc::clone(self.state.lock().faults.entry(shard).or_default())
+    }
+
+    /// The store of a shard, behind whatever owns it.
+    pub fn store(&self, shard: ShardId) -> &MemoryStore {
+        &self.stores[usize::from(shard.0)]
     }
 
     /// Reads the map again and again, as a database's renewals do.
@@ -242,17 +317,16 @@ pub fn key(name: &str) -> QueueKey {
     QueueKey::new(AccountId(1), "r", name)
 }
 
-/// Time as it passes in the test.
-struct Passing(Instant);
+/// Time as it passes in the test, by the database's clock.
+struct Passing(Arc<World>);
 
 impl TimeSource for Passing {
     fn system(&self) -> Timestamp {
-        let passed = u64::try_from(self.0.elapsed().as_millis()).unwrap_or(u64::MAX);
-        Timestamp(1_700_000_000_000 + passed)
+        self.0.now()
     }
 
     fn steady(&self) -> Duration {
-        self.0.elapsed()
+        self.0.begun.elapsed()
     }
 }
 
@@ -271,12 +345,12 @@ impl Reach {
 impl Carrier for Reach {
     fn carry(&self, node: &NodeId, request: Request) -> Carried {
         let fleet = self.world.state.lock().nodes.get(node).cloned();
-        let is_cut = self.is_cut(node);
+        let (is_cut, me) = (self.is_cut(node), self.me.clone());
         Box::pin(async move {
             match fleet {
                 Some(fleet) if !is_cut => {
                     tokio::time::sleep(Duration::from_micros(300)).await;
-                    Ok(fleet.serve(request).await)
+                    Ok(fleet.serve(&me, request).await)
                 }
                 _ => Err(Lost::NotSent),
             }
@@ -298,6 +372,10 @@ impl Names for Reach {
 
     fn release(&self, shard: ShardId, key: &QueueKey) -> Agreed<()> {
         let mut state = self.world.state.lock();
+        if state.keeps_names {
+            let cause = "the database is away".to_owned();
+            return Box::pin(std::future::ready(Err(StoreError::Unavailable { cause })));
+        }
         if state.names.get(key) == Some(&shard) {
             state.names.remove(key);
         }
@@ -325,14 +403,21 @@ impl Home for Reach {
         state.owners.insert(shard, (self.me.clone(), Arc::clone(&alive)));
         state.wanted.remove(&shard);
         *state.epochs.entry(shard).or_default() += 1;
+        let faults = Arc::clone(state.faults.entry(shard).or_default());
         drop(state);
         let inner = Arc::clone(&self.world.stores[usize::from(shard.0)]);
-        let store = Arc::new(Owned { inner, alive: Arc::clone(&alive) });
+        let prepared = Arc::clone(&faults);
+        let store = Arc::new(Owned { inner, alive: Arc::clone(&alive), faults });
         let (world, watched) = (Arc::clone(&self.world), Arc::clone(&alive));
         Ok(Some(Kept {
             store,
             over: Box::new(move || {
                 (!watched.load(Ordering::Acquire)).then(|| "another node owns it".to_owned())
+            }),
+            prepare: Arc::new(move || {
+                if let Some(at_prepare) = &*prepared.at_prepare.lock() {
+                    at_prepare();
+                }
             }),
             close: Box::new(move |to| {
                 let mut state = world.state.lock();
@@ -353,11 +438,15 @@ impl Home for Reach {
 struct Owned {
     inner: Arc<MemoryStore>,
     alive: Arc<AtomicBool>,
+    faults: Arc<Faults>,
 }
 
 impl Store for Owned {
     fn step(&self, now: Timestamp, command: &Command) -> Submission {
-        if self.alive.load(Ordering::Acquire) {
+        if let Some(at_step) = &*self.faults.at_step.lock() {
+            at_step(command);
+        }
+        if self.may_answer() {
             return self.inner.step(now, command);
         }
         Submission::settled(Err(StoreError::Unavailable { cause: "it is another node's".to_owned() }))
@@ -371,7 +460,24 @@ impl Store for Owned {
         self.inner.newest_instant()
     }
 
+    fn expiry_hold(&self) -> Option<ExpiryHold> {
+        self.inner.expiry_hold()
+    }
+
+    fn commit(&self) -> bool {
+        let _takes_so_long = self.faults.commits.lock();
+        self.faults.committed.fetch_add(1, Ordering::AcqRel);
+        true
+    }
+
+    fn commit_at_once(&self, _may_sync: bool) -> bool {
+        if self.faults.commits.try_lock().is_none() {
+            return false;
+        }
+        self.commit()
+    }
+
     fn may_answer(&self) -> bool {
-        self.alive.load(Ordering::Acquire)
+        self.alive.load(Ordering::Acquire) && !self.faults.stalled.load(Ordering::Acquire)
     }
 }

@@ -16,7 +16,7 @@ use crate::bind::{self, Bound};
 use crate::config::{PgUrl, StoreChoice};
 use crate::consumers::push::{Pushes, WorkersWanted};
 use crate::fleet::{self, FleetNode, Opens};
-use crate::listen::{Beside, Entrance, EventLoop, Serves, Started};
+use crate::listen::{Begin, Entrance, EventLoop, Serves, Started};
 use crate::log::{Area, Level};
 use crate::machine::{self, DatabaseTime, SystemTimeSource};
 use crate::start_error::StartError;
@@ -280,6 +280,6 @@ fn may_pass(error: &StartError) -> bool {
 }
 
 /// Keeps shards on the event loop, until it ends.
-fn on_loop(node: FleetNode) -> Beside {
-    Box::new(move |engine| Ok(Box::pin(node.run(engine)?.finish())))
+fn on_loop(node: FleetNode) -> Begin {
+    Box::new(move |engine| Ok(Box::new(node.run(engine)?)))
 }

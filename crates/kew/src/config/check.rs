@@ -2,10 +2,12 @@
 
 use std::net::SocketAddr;
 
+use kew_engine::ClockKind;
+
 use super::error::ConfigError;
 use super::table::SERVER;
 use super::values::{Place, Values};
-use super::{Auth, Settings};
+use super::{Auth, Settings, StoreChoice};
 
 /// Refuses settings that do not go together.
 pub(super) fn together(settings: &Settings, values: &Values) -> Result<(), ConfigError> {
@@ -34,12 +36,35 @@ pub(super) fn together(settings: &Settings, values: &Values) -> Result<(), Confi
             "{told} needs a token for the admin listener: set [admin] token or KEW_ADMIN_TOKEN, write [[admin.users]], or say --admin off"
         )));
     }
+    check_peer(settings, values)?;
     let of_disk = settings.alarms.iter().find(|rule| !rule.metric.is_of_queues());
     if let (Some(rule), None) = (of_disk, server.store.directory()) {
         let told = values.told(SERVER, "store");
         let name = &rule.name;
         return Err(ConfigError::new(format!(
             "{told} has no disk of its own, which the alarm {name:?} (disk_share) watches: remove the rule, or keep the store in a directory"
+        )));
+    }
+    Ok(())
+}
+
+/// Other nodes are reached where they keep shards of the same store, and have the same time.
+fn check_peer(settings: &Settings, values: &Values) -> Result<(), ConfigError> {
+    let server = &settings.server;
+    if server.peer.socket().is_none() {
+        return Ok(());
+    }
+    let told = values.told(SERVER, "peer");
+    if !matches!(server.store, StoreChoice::Postgres(_)) {
+        let told_store = values.told(SERVER, "store");
+        return Err(ConfigError::new(format!(
+            "{told} is for the nodes of a store in PostgreSQL, and {told_store} is none: give --store postgres://…, or leave --peer out"
+        )));
+    }
+    if server.clock == ClockKind::Virtual {
+        let told_clock = values.told(SERVER, "clock");
+        return Err(ConfigError::new(format!(
+            "{told} does not go with {told_clock}: the nodes of a fleet have the time of their database, and nobody moves that by hand"
         )));
     }
     Ok(())

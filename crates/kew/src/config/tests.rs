@@ -62,6 +62,16 @@ fn wrong_values_are_refused_with_the_flag_and_what_is_allowed() {
 }
 
 #[test]
+fn address_for_other_nodes_is_refused_where_there_is_no_fleet() {
+    let (fleet, peer) = (["--store", "postgres://db/kew"], ["--peer", "127.0.0.1:9330"]);
+    assert!(read_with(&[fleet, peer].concat(), &[]).is_ok());
+    let told = refused(&[fleet, peer, ["--clock", "virtual"]].concat(), &[]);
+    assert!(told.contains("--peer 127.0.0.1:9330 does not go with --clock virtual"), "{told}");
+    let told = refused(&[["--store", "memory"], peer].concat(), &[]);
+    assert!(told.contains("--store memory"), "{told}");
+}
+
+#[test]
 fn a_port_alone_is_an_address_on_loopback_in_the_file_too() {
     let directory = tempfile::tempdir().expect("the machine has a temporary directory");
     let file = directory.path().join("kew.toml");

@@ -106,12 +106,16 @@ impl Home for SharedHome {
         let tenure = Arc::clone(disk.tenure());
         let kept = KeptStore { store: Arc::clone(&store), place: home.url.to_string(), owned: Some(disk) };
         let closing = Closing { disks: Arc::clone(home), shard, kept, log: home.opens.log };
-        let (watched, log) = (Arc::clone(&tenure), Arc::clone(&store));
+        let (watched, log, prepared) = (Arc::clone(&tenure), Arc::clone(&store), Arc::clone(&store));
         Ok(Some(Kept {
             store: Arc::new(PgStore::new(store, tenure)),
             over: Box::new(move || {
                 let over = watched.over().map(ToOwned::to_owned);
                 over.or_else(|| kew_store::Store::health(&*log).err().map(|error| error.to_string()))
+            }),
+            prepare: Arc::new(move || {
+                // Closing writes another one, of what changes from now on. If this one fails, that one is longer.
+                let _written = prepared.checkpoint();
             }),
             close: Box::new(move |to| closing.close(to)),
         }))

@@ -60,12 +60,13 @@ impl Answers {
 }
 
 impl Serve for Answers {
-    fn serve(&self, _link: &Link, request: Bytes) -> Serving {
+    fn serve(&self, link: &Link, request: Bytes) -> Serving {
         let fleet = self.fleet.get().and_then(Weak::upgrade);
+        let asker = NodeId(link.peer().id.as_str().into());
         Box::pin(async move {
             let unavailable = |cause: String| Err(Refusal::Store(StoreError::Unavailable { cause }));
             let response: Response = match (decode::<Request>(&request), fleet) {
-                (Ok(request), Some(fleet)) => fleet.serve(request).await,
+                (Ok(request), Some(fleet)) => fleet.serve(&asker, request).await,
                 (Ok(_), None) => Err(Refusal::NotTheOwner),
                 (Err(error), _) => {
                     unavailable(format!("the request of another node cannot be read: {error}"))

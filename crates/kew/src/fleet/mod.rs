@@ -7,6 +7,7 @@ mod shown;
 mod time;
 
 use std::net::{SocketAddr, TcpListener};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,8 +18,10 @@ use kew_fleet::{Fleet, FleetMap, Keeper, NodeId, NodeRow, Phase, ShardNews, Shar
 use kew_log_pg::{Founding, Map, Node, PgNode};
 use kew_peer::link::{Address, Endpoint, Identity, Peers, Secret, TcpDial, Versions};
 use tokio::sync::watch;
+use tokio::task::{JoinError, JoinSet};
 
 use crate::config::PgUrl;
+use crate::listen::Beside;
 use crate::log::{Level, Log};
 use crate::start_error::StartError;
 
@@ -57,7 +60,8 @@ pub struct FleetEnd {
 /// A node that keeps shards.
 pub struct FleetRunning {
     phase: watch::Sender<Phase>,
-    keeper: tokio::task::JoinHandle<()>,
+    /// The keeper, what passes maps on, and what takes connections. None ends before the keeper does, which is told to.
+    tasks: JoinSet<()>,
     node: PgNode,
     _answers: Arc<Answers>,
 }
@@ -161,25 +165,36 @@ impl FleetNode {
         self.fleet.serve_with(engine);
         self.socket.set_nonblocking(true)?;
         let socket = tokio::net::TcpListener::from_std(self.socket)?;
-        let peers = self.links.peers().clone();
-        tokio::spawn(accept(socket, peers.clone()));
+        let (peers, mut tasks) = (self.links.peers().clone(), JoinSet::new());
+        tasks.spawn(accept(socket, peers.clone()));
         let (maps, shown) = watch::channel(Arc::new(FleetMap::default()));
-        tokio::spawn(follow(self.node.clone(), peers, maps));
+        tasks.spawn(follow(self.node.clone(), peers, maps));
         let log = self.log;
         let keeper = Keeper::new(&self.fleet, Arc::new(SharedHome(self.home)), move |news| tell(log, &news));
-        let keeper = tokio::spawn(keeper.run(shown, self.phase.subscribe(), self.handed_over));
-        Ok(FleetRunning { phase: self.phase, keeper, node: self.node, _answers: self.answers })
+        tasks.spawn(keeper.run(shown, self.phase.subscribe(), self.handed_over));
+        Ok(FleetRunning { phase: self.phase, tasks, node: self.node, _answers: self.answers })
     }
 }
 
-impl FleetRunning {
+impl Beside for FleetRunning {
+    fn fallen(&mut self) -> Pin<Box<dyn Future<Output = Result<(), JoinError>> + Send + '_>> {
+        Box::pin(async {
+            match self.tasks.join_next().await {
+                Some(ended) => ended,
+                None => Ok(()),
+            }
+        })
+    }
+
     /// Closes the shards that this node still keeps, and takes the node out of the fleet.
-    pub async fn finish(self) {
-        self.phase.send_replace(Phase::Closing);
-        // What is not closed in time is recovered by its next owner.
-        let _in_time = tokio::time::timeout(CLOSES_WITHIN, self.keeper).await;
-        let node = self.node;
-        let _left = tokio::task::spawn_blocking(move || node.leave()).await;
+    fn finish(mut self: Box<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(async move {
+            self.phase.send_replace(Phase::Closing);
+            // The keeper is the first to end. What is not closed in time is recovered by its next owner.
+            let _in_time = tokio::time::timeout(CLOSES_WITHIN, self.tasks.join_next()).await;
+            let node = self.node;
+            let _left = tokio::task::spawn_blocking(move || node.leave()).await;
+        })
     }
 }
 
@@ -212,12 +227,15 @@ async fn accept(socket: tokio::net::TcpListener, peers: Peers) {
     }
 }
 
-/// Passes on what the database says of the fleet.
+/// Passes on what the database says of the fleet. A renewal that fails brings no map, and the one before says nothing
+/// new.
 async fn follow(node: PgNode, peers: Peers, maps: watch::Sender<Arc<FleetMap>>) {
     let mut memberships = node.subscribe();
+    let mut passed_on = None;
     loop {
         let map = memberships.borrow_and_update().map.clone();
-        if let Some(map) = map {
+        if let Some(map) = map.filter(|map| passed_on < Some(map.read_at)) {
+            passed_on = Some(map.read_at);
             let address = |node: &Node| {
                 let id = kew_peer::link::NodeId::new(&node.id)?;
                 Some((id, Address(node.peer.clone()?)))
@@ -250,7 +268,11 @@ fn shown(map: &Map) -> FleetMap {
         owner: lives(&row.node),
         wanted: lives(&row.wanted),
     };
-    FleetMap { nodes: map.nodes.iter().map(node).collect(), shards: map.shards.iter().map(shard).collect() }
+    FleetMap {
+        nodes: map.nodes.iter().map(node).collect(),
+        shards: map.shards.iter().map(shard).collect(),
+        read_at: Some(map.read_at),
+    }
 }
 
 fn tell(log: Log, news: &ShardNews) {

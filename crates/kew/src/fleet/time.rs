@@ -2,13 +2,20 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kew_core::Timestamp;
 use kew_engine::TimeSource;
-use kew_log_pg::PgNode;
+use kew_log_pg::{Membership, PgNode};
+use tokio::sync::watch;
 
 use crate::machine::SystemTimeSource;
+
+/// The slowest answer that a node begins with, as an owner of a shard does.
+const QUICK_LOOK: Duration = Duration::from_millis(8);
+/// How long it waits for one: maps are read twice a second.
+const LOOKS_FOR: Duration = Duration::from_millis(1_750);
+const LOOKS_AGAIN: Duration = Duration::from_millis(10);
 
 /// The clock of the database.
 pub struct FleetTime {
@@ -17,10 +24,11 @@ pub struct FleetTime {
 }
 
 impl FleetTime {
-    /// The clock of the database that a node's maps come from. Runs a thread for as long as the node lives.
+    /// The clock of the database that a node's maps come from; it may take a moment to learn it well. Runs a thread for
+    /// as long as the node lives.
     pub(super) fn following(node: &PgNode) -> Self {
         let ahead = Arc::new(AtomicI64::new(i64::MAX));
-        let memberships = node.subscribe();
+        let mut memberships = node.subscribe();
         let note = {
             let ahead = Arc::clone(&ahead);
             move |map: &kew_log_pg::Map| {
@@ -32,17 +40,24 @@ impl FleetTime {
                 ahead.store(next, Ordering::Release);
             }
         };
-        if let Some(map) = &memberships.borrow().map {
-            note(map);
+        let mut quickest = Duration::MAX;
+        let mut look = move |memberships: &mut watch::Receiver<Membership>| {
+            if let Some(map) = &memberships.borrow_and_update().map {
+                note(map);
+                quickest = quickest.min(map.took);
+            }
+            quickest
+        };
+        // What a slow answer says is ahead, and leases would end early by it.
+        let begun = Instant::now();
+        while look(&mut memberships) > QUICK_LOOK && begun.elapsed() < LOOKS_FOR {
+            std::thread::sleep(LOOKS_AGAIN);
         }
         let follow = move || {
             let Ok(runtime) = tokio::runtime::Builder::new_current_thread().build() else { return };
             runtime.block_on(async {
-                let mut memberships = memberships;
                 while memberships.changed().await.is_ok() {
-                    if let Some(map) = memberships.borrow_and_update().map.clone() {
-                        note(&map);
-                    }
+                    let _quickest = look(&mut memberships);
                 }
             });
         };

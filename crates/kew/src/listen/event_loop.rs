@@ -20,9 +20,17 @@ use crate::listen::{Door, FrontEndSettings, FrontEnds, Paced, Serves};
 /// Requests that are still running when the server is asked to stop get so long.
 const FINISH_WITHIN: Duration = Duration::from_secs(30);
 
-/// Begins something on the loop. What it gives back is awaited when no request is left, before the loop ends.
-pub type Beside =
-    Box<dyn FnOnce(&Arc<Engine>) -> io::Result<Pin<Box<dyn Future<Output = ()> + Send>>> + Send>;
+/// Begins something that runs on the loop beside the engine.
+pub type Begin = Box<dyn FnOnce(&Arc<Engine>) -> io::Result<Box<dyn Beside>> + Send>;
+
+/// What runs on the loop beside the engine.
+pub trait Beside: Send {
+    /// Resolves when a task of it ended that must not.
+    fn fallen(&mut self) -> Pin<Box<dyn Future<Output = Result<(), JoinError>> + Send + '_>>;
+
+    /// Ends it, when no request is left.
+    fn finish(self: Box<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>>;
+}
 
 /// What one event loop serves.
 pub struct EventLoop<S> {
@@ -35,7 +43,7 @@ pub struct EventLoop<S> {
     /// The engine's settings.
     pub options: Options,
     /// What else runs on the loop with its engine, if anything does.
-    pub beside: Option<Beside>,
+    pub beside: Option<Begin>,
     /// The front-ends' settings.
     pub front_ends: FrontEndSettings,
     /// Where they are served.
@@ -150,7 +158,7 @@ impl<S: Store + 'static> EventLoop<S> {
                 return Ok(());
             }
         };
-        let beside = self.beside.map(|begin| begin(&engine)).transpose()?;
+        let mut beside = self.beside.map(|begin| begin(&engine)).transpose()?;
         let (timers, moves) = (Arc::clone(&engine), Arc::clone(&engine));
         let mut timers =
             tokio::spawn(kew_timed::polls("the timers' turn", async move { timers.run_timers().await }));
@@ -178,16 +186,24 @@ impl<S: Store + 'static> EventLoop<S> {
             () = self.drain.closing() => {}
             ended = &mut timers => return Err(fallen("timers", ended)),
             ended = &mut moves => return Err(fallen("moves", ended)),
+            ended = fallen_beside(&mut beside) => return Err(fallen("the fleet", ended)),
         }
         engine.shutdown();
         // Connections that do not end in time are cut off with the loop.
         let _in_time = tokio::time::timeout(FINISH_WITHIN, accepting.join_all()).await;
         self.others_ended.closing().await;
-        if let Some(finish) = beside {
-            finish.await;
+        if let Some(beside) = beside {
+            beside.finish().await;
         }
         let _ended = (timers.await, moves.await);
         Ok(())
+    }
+}
+
+async fn fallen_beside(beside: &mut Option<Box<dyn Beside>>) -> Result<(), JoinError> {
+    match beside {
+        Some(beside) => beside.fallen().await,
+        None => std::future::pending().await,
     }
 }
 

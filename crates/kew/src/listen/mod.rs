@@ -17,6 +17,6 @@ pub use also::{KnownAccount, dialect_of};
 pub use certificates::{CertificateWatch, Certificates};
 pub use commit::Paced;
 pub use dialect::{Dialect, Door, FrontEndSettings, FrontEnds, Serves};
-pub use event_loop::{Beside, Entrance, EventLoop, Started};
+pub use event_loop::{Begin, Beside, Entrance, EventLoop, Started};
 pub use token_keys::{TokenKeysError, TokenKeysWatch};
 pub use welcome::AdminPlace;

@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use kew_log_pg::server::PgServer;
+use kew_log_pg::server::{PgServer, name_in};
 
+use super::hangs::while_held;
 use super::load::Load;
 use super::nodes::{Node, ask, ask_within};
 use super::takeover::{judge, kills};
@@ -12,6 +13,9 @@ use super::takeover::{judge, kills};
 const BACK_MAX: Duration = Duration::from_secs(5);
 /// How long the shards may take to find their first owners.
 const SETTLES_WITHIN: Duration = Duration::from_secs(30);
+
+/// Requests of other shards are answered this fast, whatever one shard waits for.
+const OTHERS_ANSWER_WITHIN: Duration = Duration::from_secs(1);
 
 /// Nodes of one fleet, each of which knows all queues.
 fn fleet(url: &str) -> [Node; 3] {
@@ -132,4 +136,38 @@ fn node_of_three_that_was_stopped_and_continues_does_nothing_to_its_successors()
     let sum = load.end();
     println!("{} sent, {} deleted", sum.sent, sum.deleted);
     judge("node of three stopped", took, BACK_MAX);
+}
+
+#[test]
+fn shard_whose_row_is_locked_keeps_no_other_from_answering() {
+    let server = PgServer::start(&["fsync=off"]).expect("PostgreSQL starts");
+    let url = server.database().expect("the server makes databases");
+    let node = Node::start_with(&url, &[("KEW_PEER", "127.0.0.1:0")]);
+    wait_until_it_knows_all(&node);
+    // Each in the emptiest shard: one after the other.
+    for name in ["first", "second"] {
+        assert!(ask(node.sqs, "CreateQueue", &format!(r#"{{"QueueName":"{name}"}}"#)).is_some(), "{name}");
+    }
+    let send = |name: &str| {
+        let send = format!(r#"{{"QueueUrl":"{name}","MessageBody":"a"}}"#);
+        ask_within(node.sqs, "SendMessage", &send, SETTLES_WITHIN)
+            .is_some_and(|sent| sent.contains("MessageId"))
+    };
+    assert!(send("first") && send("second"));
+    while_held(&server, name_in(&url), "SELECT 1 FROM kew_shard WHERE id = 0 FOR UPDATE", || {
+        let (begun, mut slowest, mut answered) = (Instant::now(), Duration::ZERO, 0);
+        // Past the end of the locked shard's tenure.
+        while begun.elapsed() < Duration::from_secs(6) {
+            let asked = Instant::now();
+            assert!(send("second"), "refused after {:?}: {}", begun.elapsed(), node.errors());
+            slowest = slowest.max(asked.elapsed());
+            answered += 1;
+        }
+        println!("{answered} sends beside a locked shard, the slowest in {slowest:?}");
+        assert!(slowest < OTHERS_ANSWER_WITHIN, "a send took {slowest:?}");
+    });
+    let begun = Instant::now();
+    while !send("first") {
+        assert!(begun.elapsed() < BACK_MAX, "the shard never went on: {}", node.errors());
+    }
 }

@@ -50,7 +50,12 @@ fn while_locked(server: &PgServer, database: &str, tables: &str, work: impl FnOn
         "SELECT string_agg(relname, ', ') FROM pg_class WHERE relkind = 'r' AND relname ~ '{tables}'"
     );
     let tables = server.psql(database, &named).expect("the server answers");
-    let lock = format!("BEGIN; LOCK TABLE {tables} IN EXCLUSIVE MODE; SELECT pg_sleep(600)");
+    while_held(server, database, &format!("LOCK TABLE {tables} IN EXCLUSIVE MODE"), work);
+}
+
+/// Does something while another session holds the locks of a statement.
+pub(super) fn while_held(server: &PgServer, database: &str, statement: &str, work: impl FnOnce()) {
+    let lock = format!("BEGIN; {statement}; SELECT pg_sleep(600)");
     let sleeps = "FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND query LIKE '%pg_sleep(600)%'";
     std::thread::scope(|scope| {
         scope.spawn(|| server.psql(database, &lock));

@@ -72,6 +72,7 @@ impl Renewals {
         };
         let (sent, read_at) = (home.driver.steady().now(), Instant::now());
         let renewed = session.renew(&home.node, TENURE).await?;
+        let took = read_at.elapsed();
         let was_cut = std::mem::replace(&mut self.was_cut, false);
         for held in holds {
             held.renewed(&home.node.id, sent, &renewed);
@@ -82,7 +83,7 @@ impl Renewals {
         let Renewed { shards, mut others, clock, .. } = renewed;
         others.push(home.node.clone());
         others.sort_by(|one, other| one.id.cmp(&other.id));
-        let map = Arc::new(Map { shards, nodes: others, clock_ms: clock, read_at });
+        let map = Arc::new(Map { shards, nodes: others, clock_ms: clock, read_at, took });
         home.membership.send_modify(|membership| {
             membership.map = Some(Arc::clone(&map));
             membership.failing = None;

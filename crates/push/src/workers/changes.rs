@@ -49,11 +49,13 @@ pub enum Then {
 impl Shared {
     /// Whether every queue a Worker sends to is there.
     fn check_queues(&self, account: AccountId, script: &Script) -> Result<(), WorkerError> {
-        let missing = script.queues().find(|queue| {
-            let queue = QueueName { account, region: &self.settings.region, name: queue };
-            self.engine.queue(queue).is_none()
-        });
-        missing.map_or(Ok(()), |queue| Err(WorkerError::QueueNotFound(queue.to_owned())))
+        for queue in script.queues() {
+            let name = QueueName { account, region: &self.settings.region, name: queue };
+            if self.engine.find(name)?.is_none() {
+                return Err(WorkerError::QueueNotFound(queue.to_owned()));
+            }
+        }
+        Ok(())
     }
 
     /// Whether the account may have another Worker.

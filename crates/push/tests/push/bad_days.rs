@@ -287,3 +287,18 @@ async fn a_batch_does_not_leave_a_node_that_may_not_answer_for_its_store() {
     assert!(hook.messages().iter().all(|(_, attempts)| *attempts == 1), "{:?}", hook.messages());
     assert_eq!(unreached(&dispatcher), 0, "the target was not asked");
 }
+
+#[tokio::test]
+async fn lane_of_a_queue_whose_shard_leaves_this_node_ends() {
+    let store = LentStore::new();
+    let entropy = Arc::new(CountingEntropy::default());
+    let engine = start_engine(&TestStore::of(Arc::clone(&store) as _), entropy, Options::default()).await;
+    let dispatcher = TestDispatcher::over(Arc::clone(&engine), 256);
+    // Nobody listens there: its circuit is open, for as long as there is a lane.
+    let queue = dispatcher.queue("a", Some(&to_url("http://127.0.0.1:1/"))).await;
+    dispatcher.send(queue, texts(1)).await;
+    until("an open circuit", || dispatcher.circuits.count() == 1).await;
+    store.set_elsewhere();
+    engine.shard_left(|_| true);
+    until("the lane's end", || dispatcher.circuits.count() == 0).await;
+}

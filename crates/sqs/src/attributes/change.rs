@@ -38,7 +38,7 @@ pub(crate) async fn change(
         match cx.engine.update_queue(update).await {
             Ok(_) => return Ok(()),
             Err(EngineError::Rule(RuleError::VersionChanged)) => {
-                seen = cx.engine.queue_by_id(seen.id).ok_or(Code::QueueDoesNotExist)?;
+                seen = cx.engine.find_by_id(seen.id)?.ok_or(Code::QueueDoesNotExist)?;
             }
             Err(error) => return Err(error.into()),
         }

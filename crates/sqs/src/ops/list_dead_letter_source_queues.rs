@@ -26,6 +26,7 @@ pub(crate) fn list_dead_letter_source_queues(cx: &Context<'_>) -> Result<Reply, 
     let request: Request<'_> = cx.read()?;
     let queue = cx.queue(request.queue_url.as_deref())?;
     let page = Page::read(request.max_results, request.next_token.as_deref())?;
+    cx.engine.check_knows_all()?;
     let found = cx.engine.dead_letter_sources(&queue.key, page.after.as_deref(), page.reach() as usize);
     let url = |queue: &_| names::url(cx.settings, cx.request, queue);
     Ok(cx.result(&Listed::new(QUEUE_URLS, &page, &found, url)))

@@ -70,6 +70,7 @@ fn source(cx: &Context<'_>, arn: Option<&str>) -> Result<Arc<Queue>, WireError> 
 
 fn check_is_dead_letter_queue(cx: &Context<'_>, queue: &Queue) -> Result<(), WireError> {
     if cx.engine.dead_letter_sources(&queue.key, None, 1).is_empty() {
+        cx.engine.check_knows_all()?;
         let text = "Source queue must be configured as a Dead Letter Queue.";
         return Err(WireError::new(Code::InvalidParameterValue).saying(text));
     }

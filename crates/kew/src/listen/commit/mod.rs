@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use kew_core::command::Lease;
 use kew_core::rules::retention::ExpiryHold;
-use kew_core::{Command, Departures, Outcome, Pause, QueueId, Records, Tally, Timestamp, Traffic};
+use kew_core::{Command, Departures, Outcome, Pause, QueueId, Records, ShardId, Tally, Timestamp, Traffic};
 use kew_http::Histogram;
 use kew_store::{Store, StoreError, Submission};
 use tokio::sync::Notify;
@@ -152,6 +152,15 @@ impl<S: Store + 'static> Paced<S> {
         }
     }
 
+    /// What follows from a step.
+    #[inline]
+    fn follow(&self, command: &Command, submission: Submission) -> Submission {
+        self.note(submission.peek().map_or(Waits::Perhaps, |outcome| Waits::of(command, outcome)));
+        // Any step may have done due work, which somebody has to write down.
+        self.ring();
+        submission
+    }
+
     fn ring(&self) {
         if !self.rung.swap(true, Ordering::SeqCst) {
             self.bell.notify_one();
@@ -169,11 +178,11 @@ fn fall(error: tokio::task::JoinError) {
 
 impl<S: Store + 'static> Store for Paced<S> {
     fn step(&self, now: Timestamp, command: &Command) -> Submission {
-        let submission = self.store.step(now, command);
-        self.note(submission.peek().map_or(Rests::Perhaps, |outcome| Rests::of(command, outcome)));
-        // Any step may have done due work, which somebody has to write down.
-        self.ring();
-        submission
+        self.follow(command, self.store.step(now, command))
+    }
+
+    fn step_in(&self, shard: ShardId, now: Timestamp, command: &Command) -> Submission {
+        self.follow(command, self.store.step_in(shard, now, command))
     }
 
     fn next_due(&self) -> Option<Timestamp> {
@@ -182,6 +191,12 @@ impl<S: Store + 'static> Store for Paced<S> {
 
     fn newest_instant(&self) -> Timestamp {
         self.store.newest_instant()
+    }
+
+    fn record_time(&self, now: Timestamp) -> Submission {
+        let submission = self.store.record_time(now);
+        self.ring();
+        submission
     }
 
     fn commit(&self) -> bool {
@@ -226,6 +241,10 @@ impl<S: Store + 'static> Store for Paced<S> {
 
     fn may_answer(&self) -> bool {
         self.store.may_answer()
+    }
+
+    fn may_answer_for(&self, queue: QueueId) -> bool {
+        self.store.may_answer_for(queue)
     }
 
     fn keeps(&self, queue: QueueId) -> bool {

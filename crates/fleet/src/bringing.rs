@@ -1,0 +1,63 @@
+//! A shard that comes to this node: what is done to it before the first request reaches it.
+
+use std::sync::Arc;
+
+use kew_core::command::{ListMoves, ReleaseOwners};
+use kew_core::rules::retention::ExpiryHold;
+use kew_core::{Ask, Command, Outcome, QueueKey, ShardId, TaskState, Timestamp, ask};
+use kew_engine::{Brought, Engine};
+use kew_store::Store;
+
+use crate::ahead::Ahead;
+use crate::inner::Inner;
+
+/// A shard that is ready to be served.
+pub(crate) struct Ready {
+    /// Its store, as the fleet sees it.
+    pub store: Arc<dyn Store>,
+    /// What it brings along.
+    pub brought: Brought,
+}
+
+/// What a shard brings along. Leases without an end that other nodes took end now: their holders serve it no more.
+pub(crate) async fn bring(fleet: Arc<Inner>, shard: ShardId, store: Arc<dyn Store>) -> Result<Ready, String> {
+    let engine = fleet.engine().ok_or_else(|| "the node ends".to_owned())?;
+    // Before the clock is judged: should it leap meanwhile, these steps see nothing of it.
+    let now = engine.now();
+    let _held = hold_expiry(&engine, &*store);
+    let store = Ahead::of(store, now);
+    let queues = match taken::<ask::Queues>(&store, now, ()).await? {
+        Outcome::Queues(queues) => queues,
+        _ => Vec::new(),
+    };
+    let tasks = match taken::<ask::ListMoves>(&store, now, ListMoves { source: None }).await? {
+        Outcome::Moves(tasks) => tasks,
+        _ => Vec::new(),
+    };
+    taken::<ask::ReleaseOwners>(&store, now, ReleaseOwners { except: engine.owner() }).await?;
+    let keys: Vec<QueueKey> = queues.iter().map(|queue| queue.key.clone()).collect();
+    let settled = fleet.names.settle(shard, keys).await;
+    settled.map_err(|error| format!("its names could not be compared: {error}"))?;
+    let tasks = tasks.into_iter().filter(|task| task.state == TaskState::Running).collect();
+    Ok(Ready { store, brought: Brought { queues, tasks, hold: None } })
+}
+
+/// Holds expiry of a shard that comes as it is to be held.
+pub(crate) fn hold_expiry(engine: &Engine, store: &dyn Store) -> Option<ExpiryHold> {
+    let (stored, newest) = (store.expiry_hold(), store.newest_instant());
+    let hold = engine.hold_expiry_of_shard(stored, newest);
+    if hold != stored {
+        // At the newest instant: nothing between it and now has happened to the shard yet.
+        drop(store.step(newest, &Command::HoldExpiry(hold)));
+    }
+    hold
+}
+
+/// Takes a step in a store that no engine stands on yet.
+async fn taken<A: Ask>(store: &Arc<dyn Store>, now: Timestamp, input: A::Input) -> Result<Outcome, String> {
+    let submission = store.step(now, &A::command(input));
+    let committed = Arc::clone(store);
+    // It may need a new segment, which takes a while. A failure shows in the answer.
+    let _committed = tokio::task::spawn_blocking(move || committed.commit()).await;
+    submission.await.map_err(|error| error.to_string())
+}
