@@ -39,7 +39,7 @@ impl Fleet {
 
     /// Whether a node is about to stop, as far as this one has heard.
     pub fn is_leaving(&self, node: &NodeId) -> bool {
-        self.0.leaving.lock().contains(node)
+        self.0.leaving.lock().contains_key(node)
     }
 }
 
@@ -48,7 +48,7 @@ impl Inner {
     pub(crate) fn begin_to_hand_over(&self, shard: ShardId, to: NodeId) -> Result<Reply, Refusal> {
         self.must_keep(shard)?;
         if to != self.me {
-            if self.map.read().node(&to).is_none() || self.leaving.lock().contains(&to) {
+            if self.map.read().node(&to).is_none() || self.leaving.lock().contains_key(&to) {
                 return Err(Refusal::Store(away("the node that is to have the shard has gone")));
             }
             self.orders.lock().insert(shard, to);

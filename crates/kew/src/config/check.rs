@@ -2,8 +2,6 @@
 
 use std::net::SocketAddr;
 
-use kew_engine::ClockKind;
-
 use super::error::ConfigError;
 use super::table::SERVER;
 use super::values::{Place, Values};
@@ -48,7 +46,7 @@ pub(super) fn together(settings: &Settings, values: &Values) -> Result<(), Confi
     Ok(())
 }
 
-/// Other nodes are reached where they keep shards of the same store, and have the same time.
+/// Other nodes are reached where they keep shards of the same store.
 fn check_peer(settings: &Settings, values: &Values) -> Result<(), ConfigError> {
     let server = &settings.server;
     if server.peer.socket().is_none() {
@@ -59,12 +57,6 @@ fn check_peer(settings: &Settings, values: &Values) -> Result<(), ConfigError> {
         let told_store = values.told(SERVER, "store");
         return Err(ConfigError::new(format!(
             "{told} is for the nodes of a store in PostgreSQL, and {told_store} is none: give --store postgres://…, or leave --peer out"
-        )));
-    }
-    if server.clock == ClockKind::Virtual {
-        let told_clock = values.told(SERVER, "clock");
-        return Err(ConfigError::new(format!(
-            "{told} does not go with {told_clock}: the nodes of a fleet have the time of their database, and nobody moves that by hand"
         )));
     }
     Ok(())

@@ -65,8 +65,6 @@ fn wrong_values_are_refused_with_the_flag_and_what_is_allowed() {
 fn address_for_other_nodes_is_refused_where_there_is_no_fleet() {
     let (fleet, peer) = (["--store", "postgres://db/kew"], ["--peer", "127.0.0.1:9330"]);
     assert!(read_with(&[fleet, peer].concat(), &[]).is_ok());
-    let told = refused(&[fleet, peer, ["--clock", "virtual"]].concat(), &[]);
-    assert!(told.contains("--peer 127.0.0.1:9330 does not go with --clock virtual"), "{told}");
     let told = refused(&[["--store", "memory"], peer].concat(), &[]);
     assert!(told.contains("--store memory"), "{told}");
 }

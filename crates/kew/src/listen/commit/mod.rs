@@ -155,7 +155,7 @@ impl<S: Store + 'static> Paced<S> {
     /// What follows from a step.
     #[inline]
     fn follow(&self, command: &Command, submission: Submission) -> Submission {
-        self.note(submission.peek().map_or(Waits::Perhaps, |outcome| Waits::of(command, outcome)));
+        self.note(submission.peek().map_or(Rests::Perhaps, |outcome| Rests::of(command, outcome)));
         // Any step may have done due work, which somebody has to write down.
         self.ring();
         submission
