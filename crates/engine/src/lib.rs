@@ -25,6 +25,7 @@ pub mod options;
 mod pace;
 mod pass;
 mod pauses;
+mod pausing;
 mod room;
 mod shards;
 pub mod snapshot;

@@ -8,8 +8,6 @@ use std::collections::{HashMap, VecDeque};
 use kew_core::{Pause, Timestamp};
 use parking_lot::Mutex;
 
-use crate::Engine;
-
 /// Maximum pauses that are remembered; beyond it the oldest is forgotten.
 const REMEMBERED_MAX: usize = 100_000;
 
@@ -27,44 +25,12 @@ struct Remembered {
     order: VecDeque<(Timestamp, Pause)>,
 }
 
-impl Engine {
-    /// Whether this is paused.
-    pub fn is_paused(&self, pause: &Pause) -> bool {
-        self.pauses.runs(pause, self.now())
-    }
-
-    /// Begins a pause up to `until` on this node; false, and nothing changed, while it runs.
-    pub fn begin_pause(&self, pause: &Pause, until: Timestamp) -> bool {
-        self.pauses.begin(pause, (self.now(), until))
-    }
-
-    /// The same, whether or not it runs. What another node has told comes here too.
-    pub fn note_pause(&self, pause: &Pause, until: Timestamp) {
-        self.pauses.note(pause.clone(), (self.now(), until));
-    }
-
-    /// Ends a pause on this node: what began it was not done after all.
-    pub fn end_pause(&self, pause: &Pause) {
-        self.pauses.forget(pause);
-    }
-
-    /// Tells the other nodes of a pause. Returns when each knows of it, or cannot be reached.
-    pub async fn share_pause(&self, pause: &Pause, until: Timestamp) {
-        if until > self.now()
-            && let Some(told) = self.store.share(pause, until)
-        {
-            // One that does not hear of it allows something too early, no more.
-            let _told = told.await;
-        }
-    }
-}
-
 impl Pauses {
-    fn runs(&self, pause: &Pause, now: Timestamp) -> bool {
+    pub(crate) fn runs(&self, pause: &Pause, now: Timestamp) -> bool {
         self.remembered.lock().runs(pause, now)
     }
 
-    fn begin(&self, pause: &Pause, (now, until): (Timestamp, Timestamp)) -> bool {
+    pub(crate) fn begin(&self, pause: &Pause, (now, until): (Timestamp, Timestamp)) -> bool {
         let mut remembered = self.remembered.lock();
         if remembered.runs(pause, now) {
             return false;
@@ -73,11 +39,11 @@ impl Pauses {
         true
     }
 
-    fn note(&self, pause: Pause, during: (Timestamp, Timestamp)) {
+    pub(crate) fn note(&self, pause: Pause, during: (Timestamp, Timestamp)) {
         self.remembered.lock().note(pause, during);
     }
 
-    fn forget(&self, pause: &Pause) {
+    pub(crate) fn forget(&self, pause: &Pause) {
         self.remembered.lock().ends.remove(pause);
     }
 }

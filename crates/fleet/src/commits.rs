@@ -2,68 +2,27 @@
 
 use std::any::Any;
 use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::Arc;
 
 use kew_core::ShardId;
-use kew_store::Store;
 use parking_lot::Mutex;
-
-use crate::inner::Inner;
 
 /// Commits that go on beside the event loop.
 #[derive(Default)]
 pub(crate) struct Commits {
     /// Guards the shards that are committed on threads of their own, and whether each is to be committed once more.
-    beside: Mutex<BTreeMap<ShardId, bool>>,
+    pub(crate) beside: Mutex<BTreeMap<ShardId, bool>>,
     /// A commit that panicked may have left anything half done.
-    panic: Mutex<Option<Box<dyn Any + Send>>>,
-}
-
-impl Inner {
-    /// Commits each shard that is kept here. One that takes longer goes on beside the event loop.
-    pub(crate) fn commit_each_at_once(self: &Arc<Self>, may_sync: bool) {
-        if let Some(panic) = self.commits.panic.lock().take() {
-            // The event loop ends with it, as with a commit of its own.
-            resume_unwind(panic);
-        }
-        for (shard, store) in &*self.places.all_here() {
-            if self.commits.is_beside(*shard) {
-                // Leases need no more than that, and it waits for nothing.
-                store.write();
-            } else if !store.commit_at_once(may_sync) {
-                self.commit_beside(*shard, Arc::clone(store));
-            }
-        }
-    }
-
-    fn commit_beside(self: &Arc<Self>, shard: ShardId, store: Arc<dyn Store>) {
-        // There is one before the first shard comes.
-        let Some(event_loop) = self.event_loop() else { return };
-        self.commits.beside.lock().insert(shard, false);
-        let fleet = Arc::clone(self);
-        event_loop.spawn_blocking(move || {
-            loop {
-                if let Err(panic) = catch_unwind(AssertUnwindSafe(|| store.commit())) {
-                    *fleet.commits.panic.lock() = Some(panic);
-                    return;
-                }
-                if fleet.commits.is_done(shard) {
-                    return;
-                }
-            }
-        });
-    }
+    pub(crate) panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
 impl Commits {
     /// Whether a shard is committed elsewhere just now. It is once more then, for what came meanwhile.
-    fn is_beside(&self, shard: ShardId) -> bool {
+    pub(crate) fn is_beside(&self, shard: ShardId) -> bool {
         self.beside.lock().get_mut(&shard).map(|again| *again = true).is_some()
     }
 
     /// Whether nothing came while a shard was committed elsewhere.
-    fn is_done(&self, shard: ShardId) -> bool {
+    pub(crate) fn is_done(&self, shard: ShardId) -> bool {
         let mut beside = self.beside.lock();
         match beside.get_mut(&shard) {
             Some(again) if *again => {

@@ -16,6 +16,7 @@ mod ahead;
 mod asking;
 mod bringing;
 mod commits;
+mod committing;
 mod contracts;
 mod defining;
 mod directory;
