@@ -1,5 +1,6 @@
 //! The store of a node in a fleet: each step goes to the shard of its queue, wherever that is kept.
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -55,6 +56,7 @@ impl Fleet {
             commits: Commits::default(),
             leaving: Mutex::default(),
             orders: Mutex::default(),
+            by_hand: AtomicBool::new(false),
             shows: OnceLock::new(),
         }))
     }

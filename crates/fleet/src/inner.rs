@@ -1,6 +1,7 @@
 //! What one node of a fleet knows and reaches. The steps that are taken with it stand in the files of their subjects.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
@@ -40,6 +41,8 @@ pub(crate) struct Inner {
     pub(crate) resting: Resting,
     /// Guards the shards that an operator wants to be elsewhere, until the keeper has begun; held for a moment.
     pub(crate) orders: Mutex<BTreeMap<ShardId, NodeId>>,
+    /// An operator gave this node a shard: it keeps all it has until a node joins or leaves.
+    pub(crate) by_hand: AtomicBool,
     /// What this node shows to others.
     pub(crate) shows: OnceLock<Box<Shows>>,
     pub(crate) holds: Holds,

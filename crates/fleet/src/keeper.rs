@@ -185,7 +185,7 @@ impl Keeper {
 
     fn act(&mut self, map: &FleetMap) {
         let now = self.begun.elapsed();
-        self.looks.note(map, &self.fleet.me, now);
+        self.looks.note(map, &self.fleet.by_hand, now);
         let leaving = self.fleet.leaving(map);
         let plan = self.looks.plan(map, &self.fleet.me, &leaving, now);
         let leaves = leaving.contains(&self.fleet.me);

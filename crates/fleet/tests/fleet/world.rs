@@ -64,10 +64,15 @@ pub struct Faults {
     /// How often it was committed.
     pub committed: AtomicUsize,
     /// What is done at each step, if anything.
-    pub at_step: Mutex<Option<Box<dyn Fn(&Command) + std::marker::Send>>>,
+    pub at_step: Mutex<Option<AtStep>>,
     /// What is done while it is made ready for another node, if anything.
-    pub at_prepare: Mutex<Option<Box<dyn Fn() + std::marker::Send>>>,
+    pub at_prepare: Mutex<Option<AtPrepare>>,
 }
+
+/// Called with each command that a shard takes.
+pub type AtStep = Box<dyn Fn(&Command) + std::marker::Send>;
+/// Called when a shard is made ready for another node.
+pub type AtPrepare = Box<dyn Fn() + std::marker::Send>;
 
 /// A node that runs.
 pub struct Node {

@@ -220,7 +220,7 @@ fn the_commands_of_the_readme_and_of_the_page_about_the_admin_api_work_as_they_a
     let directory = data_directory();
     let kew = Kew::start_with(directory.path(), &["--store", "memory"]);
     let url = format!("export KEW_ADMIN_URL=http://{}\n", kew.admin);
-    let first = blocks(README).into_iter().find(|block| block.starts_with("kew queue create"));
+    let first = blocks(README).into_iter().find(|block| block.contains("\nkew queue create"));
     let first = first.expect("the README has a block of kew's commands");
     let shown = pasted(directory.path(), &format!("{url}{first}"));
     assert!(shown.starts_with("orders\n") && shown.trim_end().ends_with("\nhello"), "{shown}");

@@ -44,9 +44,9 @@ pub enum Request {
     Hide(QueueId),
     /// To give no shard to the node that asks: it hands its own over and stops. Names the run of that node.
     Leaves(Text),
-    /// To hand a shard over to a node: an operator's wish.
+    /// To hand a shard over to a node, which an operator wants. That node is asked first: it keeps what it is given.
     HandOver {
-        /// The shard, which the node that is asked keeps.
+        /// The shard, which one of the two nodes that are asked keeps.
         shard: ShardId,
         /// The run of the node that is to have it.
         to: Text,
