@@ -315,5 +315,7 @@ test("each page has a task here that sends each of its forms by keyboard", async
   const forms = [...table.matchAll(/\("(\/[^"]+)", FormOp::/g)].map(([, path]) => path);
   assert.ok(forms.length >= 19, forms.join(" "));
   const isSent = (form) => [...sent].some((path) => new RegExp(`^${form.replace(/\{\w+\}/g, "[^/]+")}$`).test(path));
-  assert.deepEqual(forms.filter((form) => !isSent(form)), []);
+  // Only a store that several nodes serve shows it: crates/console/tests/pages/fleet.rs sends it.
+  const ofFleet = "/shards/{shard}/hand-over";
+  assert.deepEqual(forms.filter((form) => !isSent(form)), [ofFleet]);
 });
