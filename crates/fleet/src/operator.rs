@@ -53,8 +53,8 @@ impl Fleet {
 }
 
 impl Inner {
-    /// Notes that a shard of this node is to go to another, which the keeper sees to at its next look; or that one is to
-    /// come here.
+    /// Notes that a shard of this node is to go to another, which the keeper sees to at its next look; or that one is
+    /// to come here.
     pub(crate) fn begin_to_hand_over(&self, shard: ShardId, to: NodeId) -> Result<Reply, Refusal> {
         if to == self.me {
             self.by_hand.store(true, Ordering::Release);
