@@ -7,6 +7,7 @@
 mod advance;
 mod agenda;
 mod answers;
+mod asked;
 mod bells;
 mod browse;
 mod busy;
@@ -17,6 +18,7 @@ pub mod engine;
 pub mod error;
 mod expiry;
 mod leap;
+mod leasing;
 mod lines;
 mod moves;
 pub mod notice;

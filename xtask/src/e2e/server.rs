@@ -10,7 +10,7 @@ use std::process::Command;
 pub enum Store {
     /// In its own directory.
     Directory,
-    /// In the database of this URL, with so many nodes.
+    /// In the database of this URL, served by this number of nodes.
     Database { url: String, nodes: usize },
 }
 

@@ -49,7 +49,7 @@ async fn a_page_counts_a_queue_that_the_api_counts_in_parts() {
         browser.rig.engine.send(send).await.expect("the queue is there");
     }
     let part = browser.rig.get("/queues/orders/delayed").await.body;
-    let next = part["next"].as_str().expect("there is another part");
+    let next = part["next"].as_str().expect("a part that is not the last names the next one");
     let rest = browser.rig.get(&format!("/queues/orders/delayed?cursor={next}")).await.body;
     assert_eq!(part["messages"].as_u64().zip(rest["messages"].as_u64()).map(|(a, b)| a + b), Some(101_000));
     let page = browser.get("/queues/orders/delayed").await;

@@ -240,7 +240,7 @@ async fn node_that_is_cut_off_does_not_claim_to_know_all_names() {
             break;
         }
     }
-    let queue = made.expect("one of two shards is kept here");
+    let queue = made.expect("each of two nodes keeps a shard, so a queue of one was made");
     assert!(b.engine.queue_by_id(queue.id).is_none());
     world.mend();
     world.settled(&[&a, &b]).await;

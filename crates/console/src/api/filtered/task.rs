@@ -325,7 +325,10 @@ mod tests {
             task.stepped(&slice);
             let read = Task::of_document("f1", &task.document()).expect("the document is a task");
             assert_eq!(read.order, task.order);
-            let look = read.next_look(Timestamp(0)).expect("it has met no message yet").browse;
+            let look = read
+                .next_look(Timestamp(0))
+                .expect("a task that has moved nothing looks from the first message")
+                .browse;
             assert_eq!((read.moved(), look.from, read.rest_of()), (3, Sequence(0), 5));
             assert_eq!((look.sent_through, look.attempts_min), (Timestamp(40_000), 2));
         }

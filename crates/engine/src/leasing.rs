@@ -1,0 +1,248 @@
+//! Receives: what is there now, or a seat in a line until a message comes.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kew_core::command::{Lease, OverLimit};
+use kew_core::outcome::Leased;
+use kew_core::{Command, QueueId, Room, RuleError};
+use kew_store::{StoreError, Submission};
+use tokio::sync::oneshot;
+
+use crate::agenda::Alarm;
+use crate::commit::{Abandon, Committing, Found, look};
+use crate::pass::Pass;
+use crate::room::{self, Held};
+use crate::waiters::{Call, Seat, Waiter};
+use crate::{Engine, EngineError};
+
+impl Engine {
+    /// Claims what is there now, maybe nothing.
+    pub fn lease(&self, mut lease: Lease) -> impl Future<Output = Result<Vec<Leased>, EngineError>> + '_ {
+        let queue = lease.queue;
+        // Not as `async fn`: that keeps room for what it was given and for what becomes of it.
+        async move {
+            let abandon = self.abandon(&lease);
+            let over_limit = refuse_over_limit(&mut lease);
+            let submission = self.attempt(&mut self.pass(), queue, &Command::Lease(lease));
+            self.leased(self.limited(over_limit, self.committing(queue, submission, abandon).await))
+        }
+    }
+
+    /// Claims what is there now, or waits for it up to `wait`, for an asker who has room for whatever there is.
+    pub fn lease_waiting(
+        &self,
+        lease: Lease,
+        wait: Duration,
+    ) -> impl Future<Output = Result<Vec<Leased>, EngineError>> + '_ {
+        self.lease_within(lease, wait, None)
+    }
+
+    /// Claims what is there now, or waits for it up to `wait`; empty when that is over.
+    ///
+    /// Waiting receives of a queue are served in order of arrival, each freed message to exactly one of them. While
+    /// too many messages are in flight a waiting receive finds nothing. Nothing is leased while `room` is full: that is
+    /// an error, for a receive that waits when its turn comes.
+    pub fn lease_within(
+        &self,
+        mut lease: Lease,
+        wait: Duration,
+        room: Option<Arc<dyn Room>>,
+    ) -> impl Future<Output = Result<Vec<Leased>, EngineError>> + '_ {
+        let queue = lease.queue;
+        async move {
+            let abandon = self.abandon(&lease);
+            if room::is_full(room.as_ref()) {
+                return Err(room::FULL.into());
+            }
+            let over_limit = refuse_over_limit(&mut lease);
+            let begun = match wait {
+                Duration::ZERO => {
+                    let submission = self.attempt(&mut self.pass(), queue, &Command::Lease(lease));
+                    let held = Held::of(room.as_ref(), &submission);
+                    Begun::Claimed(submission, held)
+                }
+                _ => match self.store.lease_elsewhere(&lease, wait) {
+                    Some(submission) => {
+                        let held = Held::of(room.as_ref(), &submission);
+                        Begun::Claimed(submission, held)
+                    }
+                    None => self.begin_wait(lease, wait, room)?,
+                },
+            };
+            match begun {
+                Begun::Claimed(submission, _held) => {
+                    self.leased(self.limited(over_limit, self.committing(queue, submission, abandon).await))
+                }
+                Begun::Over => self.nothing_came(),
+                // Most find something at once. The room that waiting takes is for those who wait.
+                Begun::Waiting(seat) => Box::pin(self.wait_in(seat)).await,
+            }
+        }
+    }
+
+    /// Waits in a line until there is something, or the wait is over.
+    async fn wait_in(&self, mut seat: Seat<'_>) -> Result<Vec<Leased>, EngineError> {
+        let queue = seat.lease.queue;
+        loop {
+            let Some((submission, seen, (busy, _held))) = seat.call().await else {
+                return self.nothing_came();
+            };
+            let committing = self.committing(queue, submission, Abandon::Withdraw);
+            drop(busy);
+            match committing.await {
+                Ok(leases) if leases.is_empty() => {}
+                Err(StoreError::Rule(RuleError::TooManyInFlight)) => {
+                    self.pass().waiters.set_limited(queue, true);
+                }
+                answer => return self.leased(answer),
+            }
+            if !seat.again(seen) {
+                return self.nothing_came();
+            }
+        }
+    }
+
+    /// The answer of a receive whose wait is over. A store that may not answer by now has not said that nothing came.
+    fn nothing_came(&self) -> Result<Vec<Leased>, EngineError> {
+        self.store.health()?;
+        self.leased(Ok(Vec::new()))
+    }
+
+    /// The one attempt at once (which is refused over the limit) and, if it finds nothing, a seat in the same pass, so
+    /// that no message is missed.
+    fn begin_wait(
+        &self,
+        lease: Lease,
+        wait: Duration,
+        room: Option<Arc<dyn Room>>,
+    ) -> Result<Begun<'_>, EngineError> {
+        let queue = lease.queue;
+        let mut pass = self.pass();
+        let mut limited = false;
+        let mut on_its_way = None;
+        let command = Command::Lease(lease);
+        let found = look(self.attempt(&mut pass, queue, &command));
+        let Command::Lease(lease) = command else { unreachable!("the command built above is a Lease") };
+        match found {
+            Found::Leases(submission) => {
+                let held = Held::of(room.as_ref(), &submission);
+                return Ok(Begun::Claimed(submission, held));
+            }
+            Found::Refused(StoreError::Rule(RuleError::TooManyInFlight)) => limited = true,
+            Found::Refused(error) => return Err(error.into()),
+            Found::Nothing => {}
+            Found::Unknown(submission) => on_its_way = Some(submission),
+        }
+        let claimed = |submission| Begun::Claimed(submission, Held::default());
+        if pass.closed {
+            return Ok(on_its_way.map_or(Begun::Over, claimed));
+        }
+        if let Err(error) = self.check_bounds(&pass, queue) {
+            return on_its_way.map(claimed).ok_or(error);
+        }
+        let seat = self.take_seat(&mut pass, lease, wait, room, on_its_way);
+        if limited {
+            self.stats.limited_receives.add(1);
+            pass.waiters.set_limited(queue, true);
+        }
+        self.rearm(&mut pass);
+        Ok(Begun::Waiting(seat))
+    }
+
+    /// A seat of this pass, which waits for messages, or for those that may be on their way already.
+    fn take_seat(
+        &self,
+        pass: &mut Pass,
+        lease: Lease,
+        wait: Duration,
+        room: Option<Arc<dyn Room>>,
+        on_its_way: Option<Submission>,
+    ) -> Seat<'_> {
+        let queue = lease.queue;
+        pass.waiters.sit(queue);
+        self.stats.waiting_receives.set(u64::from(pass.waiters.seats()));
+        let (answer, calls) = oneshot::channel();
+        let ticket = pass.ticket();
+        let deadline = self.now().plus(wait);
+        let seat = Seat { engine: self, lease, deadline, ticket, room, calls, trying: false };
+        match on_its_way {
+            Some(submission) => {
+                let (seen, busy) = (pass.waiters.news(queue), self.work.begin());
+                let held = Held::default();
+                drop(answer.send(Call::Claimed { submission, late: true, seen, busy, held }));
+            }
+            None => {
+                let waiter = Waiter { lease: seat.lease.clone(), deadline, room: seat.room.clone(), answer };
+                pass.waiters.enter(queue, ticket, waiter);
+                pass.agenda.set(deadline, ticket, Alarm::WaitEnds(queue));
+            }
+        }
+        seat
+    }
+
+    fn check_bounds(&self, pass: &Pass, queue: QueueId) -> Result<(), EngineError> {
+        if pass.waiters.seats() >= self.options.waiters_max {
+            return Err(EngineError::Overloaded { what: "the number of waiting receives" });
+        }
+        if pass.waiters.seats_at(queue) >= self.options.waiters_per_queue_max {
+            return Err(EngineError::Overloaded { what: "the number of receives waiting on this queue" });
+        }
+        Ok(())
+    }
+
+    fn committing(&self, queue: QueueId, submission: Submission, abandon: Abandon) -> Committing<'_> {
+        Committing { engine: self, queue, submission: Some(submission), abandon, _busy: self.work.begin() }
+    }
+
+    /// What becomes of this lease if its asker goes away at once.
+    fn abandon(&self, lease: &Lease) -> Abandon {
+        if lease.attempt.is_none() {
+            return Abandon::Withdraw;
+        }
+        let fifo = self.queue_by_id(lease.queue).is_some_and(|queue| queue.policy.kind.is_fifo());
+        if fifo { Abandon::Keep } else { Abandon::Withdraw }
+    }
+
+    /// The answer of a receive whose queue may be at its limit.
+    fn limited(
+        &self,
+        over_limit: OverLimit,
+        answer: Result<Vec<Leased>, StoreError>,
+    ) -> Result<Vec<Leased>, StoreError> {
+        let Err(StoreError::Rule(RuleError::TooManyInFlight)) = answer else { return answer };
+        self.stats.limited_receives.add(1);
+        match over_limit {
+            OverLimit::Refuse => answer,
+            OverLimit::FindNothing => Ok(Vec::new()),
+        }
+    }
+
+    /// A receive's answer, counted.
+    fn leased(&self, answer: Result<Vec<Leased>, StoreError>) -> Result<Vec<Leased>, EngineError> {
+        if answer.as_ref().is_ok_and(Vec::is_empty) {
+            self.stats.empty_receives.add(1);
+        }
+        if self.clock.is_virtual() {
+            self.stats.answered_receives.add(1);
+        }
+        Ok(answer?)
+    }
+}
+
+/// Asks the store to refuse a lease over the limit, which tells a queue at its limit from an empty one. Returns what
+/// the asker wants to be answered then.
+fn refuse_over_limit(lease: &mut Lease) -> OverLimit {
+    std::mem::replace(&mut lease.over_limit, OverLimit::Refuse)
+}
+
+/// How a waiting receive begins.
+enum Begun<'a> {
+    /// It got something, or may get no seat while its answer is on its way.
+    Claimed(Submission, Held),
+    /// No message was found, and the wait is over.
+    Over,
+    /// It waits.
+    Waiting(Seat<'a>),
+}
