@@ -266,7 +266,8 @@ const shortcuts = () => {
   opener.hidden = false;
   opener.addEventListener("click", open);
   addEventListener("keydown", (event) => {
-    const isTyped = event.target.closest?.("input, textarea, select");
+    // A box that is ticked takes no letters; a closed list's own box keeps the focus until the page is drawn again.
+    const isTyped = event.target.closest?.("input:not([type=checkbox], [type=radio]), textarea, select");
     const isOther = event.ctrlKey || event.metaKey || event.altKey || event.isComposing;
     if (isTyped || isOther || !isOn() || document.querySelector("dialog[open]")) return;
     const target = keyed().find((one) => one.getAttribute("aria-keyshortcuts") === event.key);
