@@ -115,3 +115,24 @@ fn a_variable_that_is_not_known_ends_with_two_and_names_the_nearest() {
     let of_kubernetes = [("KEW_PORT", "tcp://10.0.0.1:9324"), ("KEW_SQS_SERVICE_HOST", "10.0.0.1")];
     assert_eq!(printed(&["--print-config"], &of_kubernetes).0, Some(0));
 }
+
+#[test]
+fn the_example_with_containers_uses_settings_that_there_are() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/compose/compose.yaml");
+    let text = std::fs::read_to_string(file).expect("the repository has the example");
+    let settings: Vec<(&str, String)> = text
+        .lines()
+        .filter_map(|line| line.trim().split_once(": ").filter(|(key, _)| key.starts_with("KEW_")))
+        .map(|(key, value)| {
+            (key, value.trim_matches('"').replace("${KEW_PASSWORD:?", "hush-").replace('}', ""))
+        })
+        .chain([("KEW_NODE", "one".to_owned())])
+        .collect();
+    let variables: Vec<(&str, &str)> = settings.iter().map(|(key, value)| (*key, value.as_str())).collect();
+    assert_eq!(variables.len(), 8, "{variables:?}");
+    let (code, shown, errors) = printed(&["--print-config"], &variables);
+    assert_eq!(code, Some(0), "{errors}");
+    for (key, _) in variables {
+        assert!(shown.contains(key), "{key} in {shown}");
+    }
+}
