@@ -65,6 +65,8 @@ pub fn test() -> Done {
 /// The full counts, the clients, then the benches.
 pub fn test_long() -> Done {
     tools::report()?;
+    // Where they are missing their test is left out, and says so.
+    let _has_patroni = tools::patroni();
     let mut run = Run::begin();
     everything(&mut run, LONG, LONG_LIMIT, [&[], &[]]);
     run.step("the admin API fuzzed at length", || e2e::fuzz(FUZZED_CASES));

@@ -119,6 +119,25 @@ pub fn nginx() -> bool {
     NGINX.found_or_installed("nginx-light")
 }
 
+const PATRONI: Tool = Tool {
+    name: "patroni",
+    version: &["sh", "-c", "command -v patroni >/dev/null && patroni --version"],
+    purpose: "keeps PostgreSQL available: its fail-overs are tried",
+    origin: "apt-get install patroni",
+};
+
+const ETCD: Tool = Tool {
+    name: "etcd",
+    version: &["sh", "-c", "command -v etcd >/dev/null && etcd --version | head -n 1"],
+    purpose: "what Patroni's servers agree in",
+    origin: "apt-get install etcd-server",
+};
+
+/// Whether there are Patroni and etcd; where packages may be installed they are installed.
+pub fn patroni() -> bool {
+    ETCD.found_or_installed("etcd-server") && PATRONI.found_or_installed("patroni")
+}
+
 /// Whether packages of the system may be installed.
 pub fn is_root() -> bool {
     let asked = Command::new("id").arg("-u").stdin(Stdio::null()).output();

@@ -24,6 +24,9 @@ use crate::places::Places;
 use crate::upkeep::{Resting, is_refused};
 use kew_peer::{Reply, Request};
 
+/// A node that the database has not answered for this long may not answer for its own shards any more.
+const UNREADY_AFTER: Duration = Duration::from_millis(2_500);
+
 /// A store whose shards are kept by several nodes, of which this is one.
 pub struct Fleet(pub(crate) Arc<Inner>);
 
@@ -322,8 +325,16 @@ impl Store for Fleet {
         self.0.of_queues(queues, |store, queues| store.traffic(queues))
     }
 
+    /// A node that the database does not answer serves what it can through others. It is not ready all the same: it
+    /// learns of no take-over, and clients find nodes that do.
     fn health(&self) -> Result<(), StoreError> {
-        Ok(())
+        let read_at = self.0.map.read().read_at;
+        let cause = match read_at.map(|at| at.elapsed()) {
+            Some(age) if age <= UNREADY_AFTER => return Ok(()),
+            Some(age) => format!("the database has not answered this node for {} s", age.as_secs()),
+            None => "the database has not told this node yet who keeps which shard".to_owned(),
+        };
+        Err(StoreError::Unavailable { cause })
     }
 
     /// Whether some shard may answer that is kept here. Each answer has passed its own shard's gate; what this is asked

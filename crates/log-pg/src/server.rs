@@ -244,8 +244,8 @@ fn binary(name: &str) -> io::Result<PathBuf> {
     Ok(folder.join(name))
 }
 
-/// The newest version's binaries.
-fn binaries() -> Option<PathBuf> {
+/// Where the newest version's binaries are.
+pub fn binaries() -> Option<PathBuf> {
     let versions = std::fs::read_dir(DEBIAN).into_iter().flatten().flatten();
     let newest = versions
         .filter_map(|entry| entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()))

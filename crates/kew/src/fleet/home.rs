@@ -9,6 +9,7 @@ use kew_log_pg::{PgDisk, PgError, PgNode, PgStore};
 use kew_store_log::{LogOptions, LogStore};
 use parking_lot::Mutex;
 
+use super::reports::ShardReports;
 use crate::config::PgUrl;
 use crate::log::Log;
 use crate::store::kept::KeptStore;
@@ -68,6 +69,7 @@ struct Closing {
     disks: Arc<PgHome>,
     shard: ShardId,
     kept: KeptStore,
+    reports: Arc<ShardReports>,
     log: Log,
 }
 
@@ -79,6 +81,7 @@ impl Closing {
             let line = "a shard could not be closed in order; its next owner recovers it";
             self.log.tell(crate::log::Level::Warn, line, &[("cause", &cause)]);
         }
+        self.reports.end();
     }
 }
 
@@ -101,11 +104,12 @@ impl Home for SharedHome {
                 return Err(why);
             }
         };
-        store.report_to(Arc::clone(&home.opens.reports));
+        let reports = Arc::new(ShardReports::new(Arc::clone(&home.opens.reports), Arc::clone(disk.tenure())));
+        store.report_to(Arc::clone(&reports) as _);
         home.disks.lock().insert(shard, (disk.clone(), taken_at));
         let tenure = Arc::clone(disk.tenure());
         let kept = KeptStore { store: Arc::clone(&store), place: home.url.to_string(), owned: Some(disk) };
-        let closing = Closing { disks: Arc::clone(home), shard, kept, log: home.opens.log };
+        let closing = Closing { disks: Arc::clone(home), shard, kept, reports, log: home.opens.log };
         let (watched, log, prepared) = (Arc::clone(&tenure), Arc::clone(&store), Arc::clone(&store));
         Ok(Some(Kept {
             store: Arc::new(PgStore::new(store, tenure)),

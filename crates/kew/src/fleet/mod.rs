@@ -3,6 +3,7 @@
 mod home;
 mod links;
 mod names;
+mod reports;
 mod shown;
 mod time;
 

@@ -7,14 +7,17 @@
 mod bad_days;
 mod clocks;
 mod commands;
+mod cuts;
 mod documents;
 mod failover;
 mod fleet;
 mod hangs;
 mod load;
+mod network;
 mod nodes;
 mod opening;
 mod operator;
+mod patroni;
 mod proxy;
 mod refusals;
 mod standby;

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -19,6 +19,12 @@ const REPLY_MAX: Duration = Duration::from_secs(2);
 /// How long the admin API may take for a reply: a hand-over is waited for.
 const API_MAX: Duration = Duration::from_secs(10);
 
+/// A host of its own for a node: a network namespace, and the address in it that clients use.
+pub struct Host {
+    pub space: String,
+    pub address: IpAddr,
+}
+
 /// A node.
 pub struct Node {
     url: String,
@@ -30,6 +36,8 @@ pub struct Node {
     directory: TempDir,
     /// Variables of its process beside those of all nodes.
     variables: Vec<(String, String)>,
+    /// The network namespace of its process.
+    space: Option<String>,
     child: Option<Child>,
 }
 
@@ -41,19 +49,39 @@ impl Node {
 
     /// The same with variables of its process.
     pub fn start_with(url: &str, variables: &[(&str, &str)]) -> Self {
+        let address = Ipv4Addr::LOCALHOST.into();
+        Self::start_on(url, (None, address), variables)
+    }
+
+    /// The same on a host of its own.
+    pub fn start_at(url: &str, Host { space, address }: Host, variables: &[(&str, &str)]) -> Self {
+        Self::start_on(url, (Some(space), address), variables)
+    }
+
+    fn start_on(url: &str, (space, address): (Option<String>, IpAddr), variables: &[(&str, &str)]) -> Self {
         let directory = tempfile::tempdir().expect("the machine has a temporary directory");
-        let [sqs, azure, cloudflare, admin] = [(); 4].map(|()| free_address());
+        let [sqs, azure, cloudflare, admin] =
+            [(); 4].map(|()| SocketAddr::new(address, free_address().port()));
         let variables =
             variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let url = url.to_owned();
-        let mut node = Self { url, sqs, azure, cloudflare, admin, directory, variables, child: None };
+        let mut node = Self { url, sqs, azure, cloudflare, admin, directory, variables, space, child: None };
         node.start_again();
         node
     }
 
     /// Starts it again after its end.
     pub fn start_again(&mut self) {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_kew"));
+        const PROGRAM: &str = env!("CARGO_BIN_EXE_kew");
+        let mut command = match &self.space {
+            // It becomes the program, so that signals reach that.
+            Some(space) => {
+                let mut command = Command::new("ip");
+                command.args(["netns", "exec", space, PROGRAM]);
+                command
+            }
+            None => Command::new(PROGRAM),
+        };
         // Settings of the user that runs the tests do not count.
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("KEW_")) {
             command.env_remove(name);
@@ -179,7 +207,7 @@ impl Drop for Node {
 
 /// An address that nothing listens on, and that the system gives to no client: a node that stands by listens on it
 /// later.
-fn free_address() -> SocketAddr {
+pub fn free_address() -> SocketAddr {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     // Below the ports of clients. Test programs that run at once begin at different ones.
     let (first, count) = (12_000, 20_000);
