@@ -10,7 +10,8 @@
 //! - `store`: [`LogStore`] keeps the ledger of `kew-store` and journals its changes: commands of many callers share one
 //!   batch and one sync. Upkeep (checkpoints, copying survivors forward, recycling) runs beside it.
 //! - `tools`: for people who keep a store: [`check`], [`stats`], [`backup`], [`export`], [`export_readable`],
-//!   [`import`].
+//!   [`import`],
+//!   and the same over the shards of one store: [`Export`], [`import_into_shards`].
 //!
 //! Beside them stand what every layer uses: the one error ([`LogError`]), fields of records
 //! in files (`fields`), the store's locks (`turns`), and faults that
@@ -35,9 +36,9 @@ pub use checkpoint::{
 };
 pub use disk::{
     AppendListener, Appends, BACKUP_LIST, BatchMark, Beside, CHECKPOINTS_FOLDER, DAMAGED_FOLDER,
-    DEDUPLICATION_FOLDER, Disk, DiskFile, DiskLock, Fault, FaultPlan, Found, IDENTITY_FILE, MANIFEST_FILE,
-    Operation, Reached, RealDisk, SCRUB_FILE, SEGMENTS_FOLDER, SimDisk, SimStats, WatchedDisk, Watcher,
-    lock_store, make_private,
+    DEDUPLICATION_FOLDER, Disk, DiskFile, DiskLock, Fault, FaultPlan, Found, IDENTITY_FILE, IMPORT_FILE,
+    MANIFEST_FILE, Operation, Reached, RealDisk, SCRUB_FILE, SEGMENTS_FOLDER, SimDisk, SimStats, WatchedDisk,
+    Watcher, lock_store, make_private,
 };
 pub use error::LogError;
 pub use journal::{
@@ -49,9 +50,9 @@ pub use journal::{
 };
 pub use store::{Drive, Durability, LogOptions, LogStats, LogStore, OpenReport, Scrub, ScrubPace, Upkeep};
 pub use tools::{
-    BackedUp, BackupFailed, BackupPlan, BackupProgress, BackupReport, CheckReport, ExportReport,
-    ImportReport, Problem, Sharing, StoreStats, Unreadable, backup, backup_watched, check, export,
-    export_readable, import, stats, verify_backup,
+    BackedUp, BackupFailed, BackupPlan, BackupProgress, BackupReport, CheckReport, Export, ExportHead,
+    ExportReport, ImportReport, Problem, Sharing, StoreStats, Unreadable, backup, backup_watched, check,
+    export, export_readable, import, import_into_shards, is_untouched, stats, verify_backup,
 };
 #[cfg(feature = "planted")]
 pub use turns::schedule;

@@ -1,5 +1,6 @@
 //! Seals lease tokens with the store's key, and knows a forged one.
 
+use std::fmt;
 use std::hash::Hasher;
 
 use kew_core::{LeaseToken, QueueId, RuleError, Sequence};
@@ -8,6 +9,12 @@ use siphasher::sip128::{Hasher128, SipHasher24};
 /// The key tokens are sealed with. Made with the store, it travels with backup, export and migration.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct TokenKey(pub [u8; 16]);
+
+impl fmt::Debug for TokenKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TokenKey(..)")
+    }
+}
 
 /// What tells a receipt that was sealed here from every other of its message. Aligned to eight bytes, not sixteen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

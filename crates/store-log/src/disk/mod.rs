@@ -27,8 +27,8 @@ use crate::error::LogError;
 pub(crate) use handles::{Handle, Handles};
 pub(crate) use names::KEPT_FILE;
 pub use names::{
-    BACKUP_LIST, CHECKPOINTS_FOLDER, DAMAGED_FOLDER, DEDUPLICATION_FOLDER, IDENTITY_FILE, MANIFEST_FILE,
-    SCRUB_FILE, SEGMENTS_FOLDER,
+    BACKUP_LIST, CHECKPOINTS_FOLDER, DAMAGED_FOLDER, DEDUPLICATION_FOLDER, IDENTITY_FILE, IMPORT_FILE,
+    MANIFEST_FILE, SCRUB_FILE, SEGMENTS_FOLDER,
 };
 pub use private::make_private;
 pub use real::RealDisk;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use kew_core::ShardPlace;
 use kew_store::ledger::Bounds;
+use kew_store::token::TokenKey;
 
 use crate::journal::SegmentOptions;
 
@@ -31,6 +32,9 @@ pub struct LogOptions {
     pub bounds: Bounds,
     /// Which shard it is: its queues and tasks are numbered by that.
     pub place: ShardPlace,
+    /// The key of the receipts, where the store is made now. All shards of a store have one key. Without it the key is
+    /// chance.
+    pub key: Option<TokenKey>,
 }
 
 impl Default for LogOptions {
@@ -45,6 +49,7 @@ impl Default for LogOptions {
             drive: Drive::Threads,
             bounds: Bounds::default(),
             place: ShardPlace::ONLY,
+            key: None,
         }
     }
 }

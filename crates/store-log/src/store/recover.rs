@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU64;
 
 use bytes::Bytes;
 use hashbrown::HashMap;
-use kew_core::{Entropy, QueueId, Timestamp, Work};
+use kew_core::{Entropy, QueueId, ShardCount, Timestamp, Work};
 use kew_store::ledger::{Ledger, Place, codec};
 use kew_store::token::TokenKey;
 
@@ -25,8 +25,8 @@ use super::upkeep::{Done, Upkeep};
 use super::writer::Writer;
 use crate::checkpoint::{Expected, Expecting, Identity, Manifest, Named, Sidecar, room};
 use crate::disk::{
-    BACKUP_LIST, CHECKPOINTS_FOLDER, DEDUPLICATION_FOLDER, Disk, DiskLock, IDENTITY_FILE, SEGMENTS_FOLDER,
-    lock_store, remove_if_there,
+    BACKUP_LIST, CHECKPOINTS_FOLDER, DEDUPLICATION_FOLDER, Disk, DiskLock, IDENTITY_FILE, IMPORT_FILE,
+    SEGMENTS_FOLDER, lock_store, remove_if_there,
 };
 use crate::error::{Doing, LogError};
 use crate::journal::{
@@ -61,7 +61,8 @@ pub(crate) fn open(
     now: Timestamp,
 ) -> Result<(Inner, OpenReport), LogError> {
     let lock = lock_store(&*disk)?;
-    let (named, created) = named(&*disk, &entropy, now)?;
+    is_whole(&*disk, &options)?;
+    let (named, created) = named(&*disk, &options, &entropy, now)?;
     let expecting = Expecting::new(disk.clone(), &named)?;
     let mut loaded = Loaded::read(&disk, &named, options, entropy)?;
     if Planted::SweepBeforeFolderSync.is_there()
@@ -109,6 +110,7 @@ pub(crate) fn look(
     entropy: Arc<dyn Entropy>,
 ) -> Result<(Inner, OpenReport), LogError> {
     let lock = lock_store(&*disk)?;
+    is_whole(&*disk, &options)?;
     let named =
         Named::load(&*disk)?.ok_or_else(|| LogError::damage(IDENTITY_FILE, 0, "the file is missing"))?;
     let expecting = Expecting::new(disk.clone(), &named)?;
@@ -239,8 +241,27 @@ pub(crate) fn is_left_of_a_store(disk: &dyn Disk) -> Result<bool, LogError> {
     Ok(Manifest::load(disk)?.is_some())
 }
 
+/// Refuses a shard that an import was to fill and did not: other shards may have what was imported, and what it had is
+/// not known.
+fn is_whole(disk: &dyn Disk, options: &LogOptions) -> Result<(), LogError> {
+    if options.place.of == ShardCount::ONE {
+        return Ok(());
+    }
+    let names = disk.list("").doing("listing", "the files of a shard")?;
+    if names.iter().any(|name| name == IMPORT_FILE) {
+        let what = "an import into this store was cut short; make the store anew and import again";
+        return Err(LogError::damage(IMPORT_FILE, 0, what));
+    }
+    Ok(())
+}
+
 /// The store's identity, made when the directory holds no store yet.
-fn named(disk: &dyn Disk, entropy: &Arc<dyn Entropy>, now: Timestamp) -> Result<(Named, bool), LogError> {
+fn named(
+    disk: &dyn Disk,
+    options: &LogOptions,
+    entropy: &Arc<dyn Entropy>,
+    now: Timestamp,
+) -> Result<(Named, bool), LogError> {
     if let Some(named) = Named::load(disk)? {
         return Ok((named, false));
     }
@@ -250,7 +271,7 @@ fn named(disk: &dyn Disk, entropy: &Arc<dyn Entropy>, now: Timestamp) -> Result<
     }
     let identity = Identity {
         store_id: entropy.wide_bits().to_be_bytes(),
-        mac_key: entropy.wide_bits().to_be_bytes(),
+        mac_key: options.key.map_or_else(|| entropy.wide_bits().to_be_bytes(), |key| key.0),
         created_ms: now.0,
     };
     identity.create(disk)?;

@@ -14,7 +14,9 @@ use kew_store::token::TokenKey;
 use super::backup_list::compare;
 use super::problem::Problem;
 use crate::checkpoint::{GenerationFile, Manifest, ManifestFields, Named, read_slice};
-use crate::disk::{BACKUP_LIST, Disk, Handles, IDENTITY_FILE, MANIFEST_FILE, SEGMENTS_FOLDER, lock_store};
+use crate::disk::{
+    BACKUP_LIST, Disk, Handles, IDENTITY_FILE, IMPORT_FILE, MANIFEST_FILE, SEGMENTS_FOLDER, lock_store,
+};
 use crate::error::{Doing, LogError};
 use crate::journal::{
     Address, BatchNumber, Checksums, Reader, ReplayStart, ScanEnd, Segment, SegmentKind, SegmentNumber,
@@ -65,7 +67,15 @@ struct Checking {
 
 impl Checking {
     fn run(&mut self) -> Result<(), LogError> {
-        if self.disk.list("").doing("listing", "the directory")?.iter().any(|name| name == BACKUP_LIST) {
+        let names = self.disk.list("").doing("listing", "the directory")?;
+        if names.iter().any(|name| name == IMPORT_FILE) {
+            self.problem(
+                IMPORT_FILE,
+                0,
+                "an import into this store was cut short; other shards may have more of it",
+            );
+        }
+        if names.iter().any(|name| name == BACKUP_LIST) {
             let compared = compare(&*self.disk);
             let differing = self.note(compared)?.map(|(_, problems)| problems);
             self.report.problems.extend(differing.unwrap_or_default());

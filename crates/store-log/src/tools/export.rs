@@ -13,7 +13,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use kew_core::{DocumentKey, QueueId, QueueKey, Sequence, own};
+use kew_core::{DocumentKey, QueueId, QueueKey, Sequence, TaskId, Timestamp, own};
 use kew_store::ledger::{Carried, CarriedOrder, Shelf, Stored, codec};
 
 use super::lines::{
@@ -72,23 +72,80 @@ pub fn export_readable(
     to: &mut dyn Write,
     leave_out: &mut dyn FnMut(Unreadable) -> Result<(), LogError>,
 ) -> Result<ExportReport, LogError> {
-    let mut exporting = Exporting { store, to, leave_out, report: ExportReport::default() };
-    exporting.head()?;
-    exporting.queues()?;
-    exporting.sends()?;
-    let lines = exporting.report.lines + 1;
-    exporting.write(&Line::End(EndLine { lines }))?;
-    Ok(exporting.report)
+    let mut export = Export::begin(&ExportHead::of(store)?, to, leave_out)?;
+    export.add(store)?;
+    export.end()
 }
 
-struct Exporting<'a> {
-    store: &'a LogStore,
+/// What the first line of an export says of a store, or of one of its shards.
+pub struct ExportHead {
+    identity: Identity,
+    newest: Timestamp,
+    next: (QueueId, TaskId),
+}
+
+impl ExportHead {
+    /// The head of a store, or of a shard.
+    pub fn of(store: &LogStore) -> Result<Self, LogError> {
+        let inner = &store.inner;
+        let identity = Identity::load(&*inner.disk)?;
+        let identity = identity.ok_or_else(|| LogError::damage(IDENTITY_FILE, 0, "the file is missing"))?;
+        let ledger = inner.writer.lock();
+        Ok(Self { identity, newest: ledger.newest_instant(), next: ledger.carried_numbers() })
+    }
+
+    /// The head of a store that has this shard too. All shards of a store seal receipts with one key.
+    pub fn with(mut self, shard: &Self) -> Result<Self, LogError> {
+        if shard.identity.mac_key != self.identity.mac_key {
+            let what = "the shards of this store seal receipts with different keys";
+            return Err(LogError::damage(IDENTITY_FILE, 0, what));
+        }
+        self.newest = self.newest.max(shard.newest);
+        self.next = (self.next.0.max(shard.next.0), self.next.1.max(shard.next.1));
+        Ok(self)
+    }
+}
+
+/// An export that is being written: a store, or its shards one after another.
+pub struct Export<'a> {
     to: &'a mut dyn Write,
     leave_out: &'a mut dyn FnMut(Unreadable) -> Result<(), LogError>,
     report: ExportReport,
 }
 
-impl Exporting<'_> {
+impl<'a> Export<'a> {
+    /// Writes the first line. `leave_out` is called as [`export_readable`] says.
+    pub fn begin(
+        head: &ExportHead,
+        to: &'a mut dyn Write,
+        leave_out: &'a mut dyn FnMut(Unreadable) -> Result<(), LogError>,
+    ) -> Result<Self, LogError> {
+        let mut export = Self { to, leave_out, report: ExportReport::default() };
+        export.write(&Line::Store(StoreLine {
+            version: LINES_VERSION,
+            store_id: hex(&head.identity.store_id),
+            mac_key: hex(&head.identity.mac_key),
+            newest_ms: head.newest.0,
+            next_queue: head.next.0.0,
+            next_task: head.next.1.0,
+        }))?;
+        Ok(export)
+    }
+
+    /// Writes everything that a store, or a shard, holds.
+    pub fn add(&mut self, store: &LogStore) -> Result<(), LogError> {
+        self.documents(store)?;
+        self.queues(store)?;
+        self.sends(store)
+    }
+
+    /// Writes the last line.
+    pub fn end(mut self) -> Result<ExportReport, LogError> {
+        let lines = self.report.lines + 1;
+        self.write(&Line::End(EndLine { lines }))?;
+        Ok(self.report)
+    }
+
     fn write(&mut self, line: &Line) -> Result<(), LogError> {
         let failed = |error: std::io::Error| LogError::from_io("writing the export", &error);
         serde_json::to_writer(&mut *self.to, line).map_err(|error| failed(error.into()))?;
@@ -97,56 +154,39 @@ impl Exporting<'_> {
         Ok(())
     }
 
-    fn head(&mut self) -> Result<(), LogError> {
-        let inner = &self.store.inner;
-        let identity = Identity::load(&*inner.disk)?;
-        let identity = identity.ok_or_else(|| LogError::damage(IDENTITY_FILE, 0, "the file is missing"))?;
-        let (head, documents) = {
-            let ledger = inner.writer.lock();
-            let (next_queue, next_task) = ledger.carried_numbers();
-            let head = StoreLine {
-                version: LINES_VERSION,
-                store_id: hex(&identity.store_id),
-                mac_key: hex(&identity.mac_key),
-                newest_ms: ledger.newest_instant().0,
-                next_queue: next_queue.0,
-                next_task: next_task.0,
-            };
-            let documents = ledger.carried_documents();
+    fn documents(&mut self, store: &LogStore) -> Result<(), LogError> {
+        let documents: Vec<_> = {
+            let ledger = store.inner.writer.lock();
             // That this store was imported says nothing of the one that is made of the lines.
             let is_carried =
                 |account, key: &DocumentKey| account != own::OWN_ACCOUNT || *key != own::imported();
-            let documents: Vec<_> = documents
-                .filter(|(account, key, _)| is_carried(*account, key))
-                .map(|(account, key, bytes)| (account, key.clone(), bytes.clone()))
-                .collect();
-            (head, documents)
+            let documents = ledger.carried_documents().filter(|(account, key, _)| is_carried(*account, key));
+            documents.map(|(account, key, bytes)| (account, key.clone(), bytes.clone())).collect()
         };
-        self.write(&Line::Store(head))?;
         documents.iter().try_for_each(|(account, key, bytes)| {
             self.write(&Line::Document(DocumentLine::of(*account, key, bytes)))
         })
     }
 
-    fn queues(&mut self) -> Result<(), LogError> {
-        let queues = self.store.inner.writer.lock().carried_queues();
+    fn queues(&mut self, store: &LogStore) -> Result<(), LogError> {
+        let queues = store.inner.writer.lock().carried_queues();
         for carried in queues {
             self.write(&Line::Queue(QueueLine::of(&carried)))?;
             self.report.queues += 1;
-            self.messages(carried.queue.id, &carried.queue.key)?;
-            let order = self.store.inner.writer.lock().carried_order(carried.queue.id);
+            self.messages(store, carried.queue.id, &carried.queue.key)?;
+            let order = store.inner.writer.lock().carried_order(carried.queue.id);
             if order != CarriedOrder::default() {
                 self.write(&Line::Order(OrderLine::of(carried.queue.id, &order)))?;
             }
         }
-        let tasks = self.store.inner.writer.lock().carried_tasks();
+        let tasks = store.inner.writer.lock().carried_tasks();
         tasks.iter().try_for_each(|task| self.write(&Line::Task(TaskLine::of(task))))
     }
 
-    fn messages(&mut self, queue: QueueId, key: &QueueKey) -> Result<(), LogError> {
+    fn messages(&mut self, store: &LogStore, queue: QueueId, key: &QueueKey) -> Result<(), LogError> {
         let mut after = Sequence(0);
         loop {
-            let page = Page::take(self.store, queue, after)?;
+            let page = Page::take(store, queue, after)?;
             let Some((last, _)) = page.messages.last() else { return Ok(()) };
             after = last.sequence;
             let mut contents = Pinned::new(page.segments, page.sums);
@@ -169,10 +209,10 @@ impl Exporting<'_> {
         }
     }
 
-    fn sends(&mut self) -> Result<(), LogError> {
-        let generations = self.store.inner.writer.lock().carried_generations();
+    fn sends(&mut self, store: &LogStore) -> Result<(), LogError> {
+        let generations = store.inner.writer.lock().carried_generations();
         for generation in generations {
-            let sends = self.store.inner.writer.lock().carried_sends(generation).map_err(unreadable)?;
+            let sends = store.inner.writer.lock().carried_sends(generation).map_err(unreadable)?;
             sends.iter().try_for_each(|send| self.write(&Line::Remembered(RememberedLine::of(send))))?;
         }
         Ok(())

@@ -17,7 +17,7 @@ pub use backup::{BackupFailed, BackupProgress, BackupReport, backup, backup_watc
 pub use backup_list::{BackedUp, verify_backup};
 pub use backup_plan::{BackupPlan, Sharing};
 pub use check::{CheckReport, check};
-pub use export::{ExportReport, Unreadable, export, export_readable};
-pub use import::{ImportReport, import};
+pub use export::{Export, ExportHead, ExportReport, Unreadable, export, export_readable};
+pub use import::{ImportReport, import, import_into_shards, is_untouched};
 pub use problem::Problem;
 pub use stats::{StoreStats, stats};

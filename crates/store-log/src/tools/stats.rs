@@ -27,6 +27,22 @@ pub struct StoreStats {
     pub log: LogStats,
 }
 
+impl StoreStats {
+    /// Adds the figures of another shard. Of the log's own only its bytes have a sum.
+    pub fn add(&mut self, shard: &Self) {
+        self.queues += shard.queues;
+        add(&mut self.messages, &shard.messages);
+        self.journal_segments += shard.journal_segments;
+        self.survivor_segments += shard.survivor_segments;
+        self.segment_bytes += shard.segment_bytes;
+        self.spares += shard.spares;
+        self.spare_bytes += shard.spare_bytes;
+        self.log.live_bytes += shard.log.live_bytes;
+        self.log.dead_bytes += shard.log.dead_bytes;
+        self.log.heap_bytes += shard.log.heap_bytes;
+    }
+}
+
 /// Counts an open store. What has become due since its last step is counted as it was then.
 pub fn stats(store: &LogStore) -> StoreStats {
     let mut stats = StoreStats { log: store.stats(), ..StoreStats::default() };

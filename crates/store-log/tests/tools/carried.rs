@@ -12,12 +12,18 @@ use std::time::Duration;
 use kew_core::command::{Extend, Extension, Lease};
 use kew_core::outcome::Extended;
 use kew_core::rules::retention::{ExpiryHold, HoldEnd};
-use kew_core::{Command, Outcome, ReceiptRule, Timestamp, WhenFree};
+use kew_core::{
+    Command, Entropy, Outcome, QueueKey, ReceiptRule, ShardCount, ShardId, ShardPlace, Timestamp, WhenFree,
+};
 use kew_store::Store;
 use kew_store::contract::model::{StoreSubject, histories, history};
 use kew_store::contract::{Ending, Factory};
-use kew_store_log::{Disk, LogStore, RealDisk, Sharing, SimDisk, backup, check, export, import};
+use kew_store_log::{
+    Disk, Export, ExportHead, LogOptions, LogStore, RealDisk, Sharing, SimDisk, Unreadable, backup, check,
+    export, import, import_into_shards,
+};
 use parking_lot::Mutex;
+use serde_json::Value;
 
 use crate::small_store::{Asked, START, a_bit_of_everything, bytes_of, entropy, options};
 
@@ -97,6 +103,81 @@ fn exported_and_imported(home: Home, store: Option<Arc<LogStore>>, started: u64)
     Home::Simulated(new)
 }
 
+/// The same, over a store of several shards and back into one.
+fn spread_and_gathered(home: Home, store: Option<Arc<LogStore>>, started: u64) -> Home {
+    let Some(store) = store else { return home };
+    let Home::Simulated(disk) = home else { panic!("exports are tested on simulated disks") };
+    drop(store);
+    let disk = disk.reopen_process_crash();
+    let (looked, _) = LogStore::look(Arc::new(disk), options(), entropy(started)).unwrap();
+    let mut before = Vec::new();
+    export(&looked, &mut before).unwrap();
+    let disks = spread(&before, SHARDS, started);
+    let lines = with_tasks_of(&before, &gathered(&disks, started));
+    let new = SimDisk::new();
+    import(&mut &*lines, Arc::new(new.clone()), options(), entropy(started), Timestamp::ZERO).unwrap();
+    Home::Simulated(new)
+}
+
+const SHARDS: u16 = 5;
+
+/// The shards of a store that is made of the lines of an export.
+fn spread(lines: &[u8], shards: u16, started: u64) -> Vec<Arc<dyn Disk>> {
+    let disks: Vec<Arc<dyn Disk>> = (0..shards).map(|_| Arc::new(SimDisk::new()) as _).collect();
+    let chance: Arc<dyn Entropy> = entropy(started);
+    let mut name = |shard: ShardId, keys: Vec<QueueKey>| {
+        assert!(shard.0 < shards && keys.is_sorted_by(|one, other| one != other));
+        Ok(())
+    };
+    import_into_shards(&mut &*lines, &disks, options(), (&chance, Timestamp::ZERO), &mut name).unwrap();
+    disks
+}
+
+/// The lines of an export of all shards.
+fn gathered(disks: &[Arc<dyn Disk>], started: u64) -> Vec<u8> {
+    let of = ShardCount::new(disks.len().try_into().unwrap()).unwrap();
+    let looked: Vec<LogStore> = (0..)
+        .zip(disks)
+        .map(|(shard, disk)| {
+            assert!(check(Arc::clone(disk)).unwrap().is_sound());
+            let options = LogOptions { place: ShardPlace { shard: ShardId(shard), of }, ..options() };
+            LogStore::look(Arc::clone(disk), options, entropy(started)).unwrap().0
+        })
+        .collect();
+    let heads = looked.iter().map(|shard| ExportHead::of(shard).unwrap());
+    let head = heads.reduce(|head, shard| head.with(&shard).unwrap()).unwrap();
+    let (mut lines, mut leave_out) = (Vec::new(), |unread: Unreadable| Err(unread.cause));
+    let mut export = Export::begin(&head, &mut lines, &mut leave_out).unwrap();
+    looked.iter().for_each(|shard| export.add(shard).unwrap());
+    export.end().unwrap();
+    lines
+}
+
+/// The lines with the numbers of move tasks that they had before: a task goes to the shard of its source, and may get
+/// another number there.
+fn with_tasks_of(before: &[u8], lines: &[u8]) -> Vec<u8> {
+    let parsed = |lines: &[u8]| -> Vec<Value> {
+        let text = std::str::from_utf8(lines).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let without_id = |line: &Value| {
+        let mut task = line["task"].clone();
+        task.as_object_mut().map(|task| task.remove("id"));
+        task
+    };
+    let before = parsed(before);
+    let mut tasks: Vec<&Value> = before.iter().filter(|line| !line["task"].is_null()).collect();
+    let mut lines = parsed(lines);
+    lines[0]["store"]["next_task"] = before[0]["store"]["next_task"].clone();
+    assert_eq!(lines[0]["store"]["next_queue"], before[0]["store"]["next_queue"]);
+    for line in lines.iter_mut().filter(|line| !line["task"].is_null()) {
+        let same = tasks.iter().position(|task| without_id(task) == without_id(line)).unwrap();
+        line["task"]["id"] = tasks.remove(same)["task"]["id"].clone();
+    }
+    assert!(tasks.is_empty(), "tasks were lost");
+    lines.iter().map(|line| format!("{line}\n")).collect::<String>().into_bytes()
+}
+
 /// Backs the store up and goes on in the backup.
 fn backed_up(sharing: Sharing) -> impl Fn(Home, Option<Arc<LogStore>>, u64) -> Home {
     move |home, store, started| {
@@ -119,6 +200,59 @@ fn an_export_that_is_imported_equals_the_model_in_every_state() {
     histories(&factory);
     let carried = factory.starts.load(Ordering::Relaxed);
     assert!(carried > 150, "stores were opened {carried} times");
+}
+
+#[test]
+fn an_export_that_is_spread_over_shards_and_gathered_again_equals_the_model_in_every_state() {
+    let factory = Carrying::new(spread_and_gathered);
+    histories(&factory);
+    let carried = factory.starts.load(Ordering::Relaxed);
+    assert!(carried > 150, "stores were opened {carried} times");
+}
+
+#[test]
+fn shards_are_not_opened_while_an_import_into_them_is_not_whole() {
+    let one = a_bit_of_everything(Arc::new(SimDisk::new()));
+    let mut lines = Vec::new();
+    export(&one.store, &mut lines).unwrap();
+    let disks: Vec<Arc<dyn Disk>> = (0..SHARDS).map(|_| Arc::new(SimDisk::new()) as _).collect();
+    let chance: Arc<dyn Entropy> = entropy(5);
+    let half = &lines[..lines.len() / 2];
+    let imported = import_into_shards(&mut &*half, &disks, options(), (&chance, START), &mut |_, _| Ok(()));
+    assert!(imported.is_err());
+    let of = ShardCount::new(SHARDS).unwrap();
+    for (shard, disk) in of.all().zip(&disks) {
+        let options = LogOptions { place: ShardPlace { shard, of }, ..options() };
+        let opened = LogStore::open(Arc::clone(disk), options, entropy(6), START).map(drop);
+        assert!(opened.is_err_and(|error| error.to_string().contains("was cut short")), "shard {shard}");
+        assert!(!check(Arc::clone(disk)).unwrap().is_sound());
+    }
+}
+
+#[test]
+fn receipts_sends_and_numbers_of_before_count_in_every_shard() {
+    let one = a_bit_of_everything(Arc::new(SimDisk::new()));
+    let plain = one.find("plain");
+    let Outcome::Leased(leased) = one.ask(Command::Lease(Lease::of(plain, 2, one.now))) else {
+        panic!("no lease")
+    };
+    let mut lines = Vec::new();
+    export(&one.store, &mut lines).unwrap();
+    let disks = spread(&lines, 3, 7);
+    let of = ShardCount::new(3).unwrap();
+    let shard = of.of_queue(plain);
+    let options = LogOptions { place: ShardPlace { shard, of }, ..options() };
+    let disk = Arc::clone(&disks[usize::from(shard.0)]);
+    let mut other = Asked::of(LogStore::open(disk, options, entropy(6), START).unwrap().0);
+    other.now = one.now;
+    other.ack(plain, &leased[..1]);
+    other.later(Duration::from_secs(3_600));
+    let again = other.lease(plain, 100);
+    assert!(!again.iter().any(|again| again.message.id == leased[0].message.id), "it was deleted");
+    assert!(again.iter().any(|again| again.message.id == leased[1].message.id));
+    let new = other.queue("new", kew_core::Policy::standard());
+    assert_eq!(of.of_queue(new), shard);
+    assert!(new > plain, "no number is used twice");
 }
 
 #[test]
