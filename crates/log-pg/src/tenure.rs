@@ -269,6 +269,16 @@ impl Tenure {
     }
 }
 
+#[cfg(test)]
+impl Tenure {
+    /// One that only looks.
+    pub(crate) fn of_test() -> Self {
+        let steady = Steady::System;
+        let begun = steady.now();
+        Self::new(0, 0, (steady, begun), true)
+    }
+}
+
 /// How far the database's clock is ahead, by an answer that leaves this span: a slow answer says little, and moves the
 /// figure as little as it can. At first the most is taken, since a lease must not end early when the figure is mended.
 fn ahead(before: i64, least: i64, most: i64) -> i64 {
