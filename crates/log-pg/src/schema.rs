@@ -1,8 +1,9 @@
 //! The tables of a store in PostgreSQL, made and changed by embedded migrations.
 //!
 //! Migrations are ordered and checksummed. Those that are missing run in one transaction, under a lock that lets one
-//! node at a time migrate. A database whose newest migration this program does not know was made by a newer Kew and is
-//! refused.
+//! node at a time migrate. A newer Kew may have made migrations that this program does not know. Each says from which
+//! program on it is no hindrance: what that program does works with it too. So nodes of two adjacent versions run
+//! together; a program that is older is refused.
 
 use kew_core::ShardCount;
 use sha2::{Digest, Sha256};
@@ -14,9 +15,23 @@ use crate::map::{Founding, PeerSecret};
 /// The lock that a migrating node holds: "kew" and "migr" in letters.
 const LOCK: i64 = 0x6b65_776d_6967_7200;
 
+/// One step of the tables.
+struct Migration {
+    text: &'static str,
+    /// A program that knows this many migrations works with the tables behind this one.
+    compatible_from: i32,
+}
+
 /// What the database is brought to, in order. A migration that was released is never changed.
-const MIGRATIONS: [&str; 2] =
-    [include_str!("../migrations/0001_files.sql"), include_str!("../migrations/0002_shards.sql")];
+const MIGRATIONS: [Migration; 3] = [
+    Migration { text: include_str!("../migrations/0001_files.sql"), compatible_from: 1 },
+    Migration { text: include_str!("../migrations/0002_shards.sql"), compatible_from: 2 },
+    // Those before it do not read what it brings.
+    Migration { text: include_str!("../migrations/0003_compatible.sql"), compatible_from: 3 },
+];
+
+/// How many this program knows.
+const KNOWN: i32 = MIGRATIONS.len() as i32;
 
 /// Brings the database to this program's version, in one transaction: the lock ends with it, also behind a pooler. One
 /// that holds no store gets one; a store of an older version has one shard. Answers what the store was made with.
@@ -31,18 +46,22 @@ pub(crate) async fn migrate(client: &mut Client, founding: Founding) -> Result<F
         .await?;
     check(transaction.client()).await?;
     let applied = newest(transaction.client()).await?;
-    if applied < MIGRATIONS.len() as i32 {
+    if applied < KNOWN {
         // Statements of an owner that lives would queue behind one that waits for a lock of tables they use.
         transaction.batch_execute("SET LOCAL lock_timeout = '500ms'").await?;
     }
-    for (number, text) in (1..).zip(MIGRATIONS).filter(|(number, _)| *number > applied) {
-        transaction.batch_execute(text).await?;
-        let checksum = checksum(text);
-        let insert = "INSERT INTO kew_migration (number, checksum) VALUES ($1, $2)";
-        transaction.execute(insert, &[&number, &checksum]).await?;
+    let missing = || (1..).zip(MIGRATIONS).filter(|(number, _)| *number > applied);
+    for (_, migration) in missing() {
+        transaction.batch_execute(migration.text).await?;
+    }
+    // The last of them brings a column of these rows.
+    for (number, migration) in missing() {
+        let checksum = checksum(migration.text);
+        let insert = "INSERT INTO kew_migration (number, checksum, compatible_from) VALUES ($1, $2, $3)";
+        transaction.execute(insert, &[&number, &checksum, &migration.compatible_from]).await?;
     }
     // A store that is there as it should be is not written to: a lock of its tables must not hold an opening up.
-    if applied < MIGRATIONS.len() as i32 {
+    if applied < KNOWN {
         let shards = if applied == 0 { founding.shards } else { ShardCount::ONE };
         found(transaction.client(), Founding { shards, ..founding }).await?;
     }
@@ -71,7 +90,7 @@ pub(crate) async fn verify(client: &Client) -> Result<(), PgError> {
     }
     check(client).await?;
     match newest(client).await? {
-        found if found < MIGRATIONS.len() as i32 => Err(PgError::OlderSchema { found }),
+        found if found < KNOWN => Err(PgError::OlderSchema { found }),
         _ => Ok(()),
     }
 }
@@ -92,13 +111,19 @@ async fn newest(client: &Client) -> Result<i32, PgError> {
 }
 
 async fn check(client: &Client) -> Result<(), PgError> {
-    for row in client.query("SELECT number, checksum FROM kew_migration ORDER BY number", &[]).await? {
-        let (number, found): (i32, String) = (row.get(0), row.get(1));
+    // As JSON: tables of before have no such column.
+    let text = "SELECT number, checksum, (to_jsonb(kew_migration) ->> 'compatible_from')::int
+        FROM kew_migration ORDER BY number";
+    for row in client.query(text, &[]).await? {
+        let (number, found, from): (i32, String, Option<i32>) = (row.get(0), row.get(1), row.get(2));
         let known = usize::try_from(number - 1).ok().and_then(|at| MIGRATIONS.get(at));
-        let Some(text) = known else {
-            return Err(PgError::NewerSchema { found: number, known: MIGRATIONS.len() as i32 });
+        let Some(migration) = known else {
+            if from.is_some_and(|from| from <= KNOWN) {
+                continue;
+            }
+            return Err(PgError::NewerSchema { found: number, known: KNOWN });
         };
-        if checksum(text) != found {
+        if checksum(migration.text) != found {
             return Err(PgError::ChangedMigration { number });
         }
     }

@@ -314,7 +314,8 @@ fn store_of_the_version_before_shards_becomes_one_of_one_shard_with_everything_i
         "DROP TABLE kew_name, kew_store;
         ALTER TABLE kew_node DROP COLUMN peer, DROP COLUMN version;
         ALTER TABLE kew_shard DROP COLUMN wanted, DROP COLUMN wanted_at;
-        DELETE FROM kew_migration WHERE number = 2",
+        DELETE FROM kew_migration WHERE number > 1;
+        ALTER TABLE kew_migration DROP COLUMN compatible_from",
     );
     let columns = |table: &str| {
         psql(&format!(
