@@ -98,6 +98,8 @@ pub(crate) enum Naming {
     Release(QueueKey),
     /// Claims one, and lets another go if that came about.
     Rename { from: QueueKey, to: QueueKey },
+    /// Claims all that no other shard has.
+    ClaimAll(Arc<[QueueKey]>),
 }
 
 /// A file as its row says.
@@ -159,6 +161,8 @@ pub(crate) trait Session: Send {
     /// Gives a shard up that a node owns in this epoch, to another node if that is named: no renewal that is carried
     /// out later brings it back. False for a shard that has another owner by now, or had one since. May be done twice.
     fn give_up<'a>(&'a mut self, own: Own, node: &'a Node, to: Option<&'a str>) -> Asked<'a, bool>;
+    /// Gives a shard up that a node owns in this epoch, unless its row is locked just now: it waits for nothing.
+    fn let_go<'a>(&'a mut self, own: Own, node: &'a Node) -> Asked<'a, ()>;
     /// Takes the row of a node away that has given all its shards up.
     fn leave<'a>(&'a mut self, node: &'a Node) -> Asked<'a, ()>;
     /// Deletes the rows of nodes that are long past.

@@ -66,10 +66,18 @@ pub enum PgError {
         shards: u16,
     },
     /// The store has more shards than the caller works on.
-    #[error("the store has {shards} shards: this version of Kew works on stores of one")]
+    #[error(
+        "the store has {shards} shards, which several nodes serve together: start this one with --peer ADDR"
+    )]
     ManyShards {
         /// How many there are.
         shards: u16,
+    },
+    /// A node took a shard while the store was looked at.
+    #[error("a node took shard {shard} meanwhile: what was read is of no one moment; stop all nodes first")]
+    TakenMeanwhile {
+        /// The shard.
+        shard: ShardId,
     },
     /// Another node owns the shard, or is handed it.
     #[error("shard {shard} is owned by node {node}")]

@@ -47,6 +47,6 @@ pub use ending::Ending;
 pub use error::PgError;
 pub use map::{Founding, Map, Membership, Node, PeerSecret, SHARDS_OF_A_NEW_STORE, ShardRow};
 pub use node::{NAMES_MAX, PgDisk, PgNode, Undropped};
-pub use open::{Joined, Ready, Waiting, create, join, look, node_id, own, wait_to_own};
+pub use open::{Joined, Look, Ready, Waiting, create, join, look, node_id, own, own_all, wait_to_own};
 pub use store::PgStore;
 pub use tenure::{TENURE, Tenure};

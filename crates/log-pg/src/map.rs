@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kew_core::{ShardCount, ShardId};
+use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
 /// One run of a node.
@@ -38,6 +39,15 @@ impl PeerSecret {
         bytes[..16].copy_from_slice(&first.to_be_bytes());
         bytes[16..].copy_from_slice(&second.to_be_bytes());
         Self(bytes)
+    }
+
+    /// The key that the shards of a new store seal receipts with. It is one for all of them: their queues may be put
+    /// into a store of another number of shards.
+    pub fn receipts_key(&self) -> [u8; 16] {
+        let digest = Sha256::new().chain_update(b"kew: the key of receipts").chain_update(self.0).finalize();
+        let mut key = [0; 16];
+        key.copy_from_slice(&digest[..16]);
+        key
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kew_core::ShardId;
+use kew_core::{ShardCount, ShardId};
 
 use crate::driver::Driver;
 use crate::ending::Ending;
@@ -11,7 +11,7 @@ use crate::map::{Founding, Node};
 use crate::node::{Home, PgDisk, PgNode, TAKE_MAX, within};
 use crate::postgres::Target;
 use crate::tenure::Tenure;
-use crate::{PgError, schema, warnings};
+use crate::{PgError, postgres, schema, warnings};
 
 /// How often a node that waits looks whether the owner has gone.
 const LOOK_PAUSE: Duration = Duration::from_millis(250);
@@ -91,8 +91,8 @@ pub fn join(url: &str, node: &Node, founding: Founding) -> Result<Joined, PgErro
     Ok(Joined { node: PgNode::live(made.home(node, true))?, warnings })
 }
 
-/// Takes one shard now, or says which node owns it. Makes the store when there is none. The node lives for as long as
-/// it holds the shard.
+/// Takes the shard of a store of one now, or says which node owns it. Makes the store when there is none. The node
+/// lives for as long as it holds the shard.
 pub fn own(url: &str, shard: ShardId, node: &Node, founding: Founding) -> Result<Ready, PgError> {
     own_unless(url, shard, node, founding, &Ending::default())
 }
@@ -107,6 +107,10 @@ fn own_unless(
 ) -> Result<Ready, PgError> {
     let mut made = make_ready(url, founding)?;
     let warnings = std::mem::take(&mut made.warnings);
+    if made.founding.shards != ShardCount::ONE {
+        // Before anything is taken: the shard may be another node's a moment later.
+        return Err(PgError::ManyShards { shards: made.founding.shards.get() });
+    }
     if !ending.begin() {
         return Err(PgError::Closed);
     }
@@ -120,6 +124,35 @@ pub(crate) fn take_alone(home: &Arc<Home>, shard: ShardId) -> Result<PgDisk, PgE
     let disk = home.take(shard)?;
     home.begin_to_renew();
     Ok(disk)
+}
+
+/// Takes all shards of a store now, or says which node owns one. Makes the store when there is none; one that is there
+/// is refused if it has another number of shards than is wanted.
+pub fn own_all(
+    url: &str,
+    node: &Node,
+    (founding, wanted): (Founding, Option<ShardCount>),
+) -> Result<Vec<PgDisk>, PgError> {
+    let made = make_ready(url, Founding { shards: wanted.unwrap_or(founding.shards), ..founding })?;
+    let shards = made.founding.shards;
+    if wanted.is_some_and(|wanted| wanted != shards) {
+        return Err(PgError::StoreExists { shards: shards.get() });
+    }
+    let home = made.home(node, false);
+    let mut disks = Vec::new();
+    for shard in shards.all() {
+        match home.take(shard) {
+            Ok(disk) => disks.push(disk),
+            Err(error) => {
+                disks.iter().for_each(PgDisk::give_up);
+                return Err(error);
+            }
+        }
+        if disks.len() == 1 {
+            home.begin_to_renew();
+        }
+    }
+    Ok(disks)
 }
 
 /// Takes a shard as soon as no other node owns it; fails with [`PgError::Closed`] when `ending` says that this ends.
@@ -147,20 +180,64 @@ pub fn wait_to_own(
 
 /// Opens the files of a shard that no node owns to look at them.
 pub fn look(url: &str, shard: ShardId) -> Result<PgDisk, PgError> {
-    let target = Target::of(url)?;
-    let driver = Driver::start()?;
-    let (reached, steady) = (target.clone(), driver.steady());
-    let looked = driver.wait(within(TAKE_MAX, async move {
-        let mut connection = reached.open().await?;
-        schema::verify(&connection.client).await?;
-        let founding = schema::founding(&connection.client).await?;
-        let tenure = Tenure::look(&mut connection, shard.0.into(), steady).await?;
-        Ok((founding, tenure))
-    }));
-    let (founding, tenure) = looked.unwrap_or(Err(PgError::Closed))?;
-    let home = Home::new(driver, Arc::new(target), Node::alone("", ""), founding, false);
-    home.number(shard)?;
-    Ok(PgDisk::new(home, Arc::new(tenure)))
+    Look::open(url)?.disk(shard)
+}
+
+/// A store that is looked at: no node serves it.
+pub struct Look {
+    home: Arc<Home>,
+    target: Target,
+    /// The epoch of each shard at the beginning.
+    epochs: Vec<i64>,
+}
+
+impl Look {
+    /// Begins to look at a store.
+    pub fn open(url: &str) -> Result<Self, PgError> {
+        let target = Target::of(url)?;
+        let driver = Driver::start()?;
+        let reached = target.clone();
+        let looked = driver.wait(within(TAKE_MAX, async move {
+            let connection = reached.open().await?;
+            schema::verify(&connection.client).await?;
+            let epochs = postgres::epochs(&connection.client).await?;
+            Ok((schema::founding(&connection.client).await?, epochs))
+        }));
+        let (founding, epochs) = looked.unwrap_or(Err(PgError::Closed))?;
+        let database = Arc::new(target.clone());
+        let home = Home::new(driver, database, Node::alone("", ""), founding, false);
+        Ok(Self { home, target, epochs })
+    }
+
+    /// How many shards the store has.
+    pub fn shards(&self) -> ShardCount {
+        self.home.shards()
+    }
+
+    /// The files of a shard that no node owns.
+    pub fn disk(&self, shard: ShardId) -> Result<PgDisk, PgError> {
+        let number = self.home.number(shard)?;
+        let (home, steady) = (Arc::clone(&self.home), self.home.driver.steady());
+        let looked = self.home.driver.wait(within(TAKE_MAX, async move {
+            let mut session = home.pool.database().connect().await?;
+            Tenure::look(&mut *session, number, steady).await
+        }));
+        let tenure = looked.unwrap_or(Err(PgError::Closed))?;
+        Ok(PgDisk::new(Arc::clone(&self.home), Arc::new(tenure)))
+    }
+
+    /// Fails when a node has taken a shard since the beginning: what was read of several shards is of no one moment.
+    pub fn end(self) -> Result<(), PgError> {
+        let target = self.target;
+        let looked = self
+            .home
+            .driver
+            .wait(within(TAKE_MAX, async move { postgres::epochs(&target.open().await?.client).await }));
+        let epochs = looked.unwrap_or(Err(PgError::Closed))?;
+        let is_other = |(_, (before, now)): &(ShardId, (&i64, &i64))| before != now;
+        let mut shards = self.home.shards().all().zip(self.epochs.iter().zip(&epochs));
+        shards.find(is_other).map_or(Ok(()), |(shard, _)| Err(PgError::TakenMeanwhile { shard }))
+    }
 }
 
 #[cfg(all(test, feature = "server"))]

@@ -148,9 +148,9 @@ impl Tenure {
         Duration::from_micros(self.quickest.load(Ordering::Acquire))
     }
 
-    /// Looks at the database's clock once more, if no answer has been quick so far.
-    pub(crate) async fn look_closer(&self, session: &mut dyn Session) -> Result<(), PgError> {
-        if self.quickest() <= QUICK_LOOK { Ok(()) } else { self.look_at_clock(session).await }
+    /// Whether no answer has been quick so far.
+    pub(crate) fn wants_a_closer_look(&self) -> bool {
+        self.quickest() > QUICK_LOOK
     }
 
     async fn look_at_clock(&self, session: &mut dyn Session) -> Result<(), PgError> {

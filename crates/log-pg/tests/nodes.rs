@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 
 use kew_core::{AccountId, QueueKey, ShardCount, ShardId};
 use kew_log_pg::server::name_in;
-use kew_log_pg::{Node, PgDisk, PgError, PgNode, TENURE, create, join, look};
+use kew_log_pg::{
+    Ending, Look, Node, PgDisk, PgError, PgNode, TENURE, create, join, look, own_all, wait_to_own,
+};
 use kew_store::contract::model::SeededEntropy;
 use kew_store_log::{BatchMark, Disk, LogStore};
 
@@ -340,4 +342,143 @@ fn store_of_the_version_before_shards_becomes_one_of_one_shard_with_everything_i
     assert!(!opened.unwrap().1.created, "the store is a new one");
     assert_eq!(psql("SELECT shards || ' ' || octet_length(secret) FROM kew_store"), "1 32");
     assert_eq!(psql("SELECT count(*) FROM kew_shard"), "1");
+}
+
+#[test]
+fn node_for_a_store_of_one_shard_takes_none_of_a_store_of_many() {
+    let url = store(4);
+    let (node, founding) = (kept::node(91), kept::founding(ShardCount::ONE));
+    let waited = wait_to_own(&url, FIRST, (&node, founding), &Ending::default(), |_| {});
+    assert!(matches!(waited, Err(PgError::ManyShards { shards: 4 })));
+    let taken = "SELECT count(*) FROM kew_shard WHERE epoch > 0";
+    assert_eq!(kept::server().psql(name_in(&url), taken).unwrap(), "0");
+}
+
+#[test]
+fn tables_of_a_newer_program_are_used_as_far_as_they_say_that_they_can_be() {
+    let url = store(2);
+    let psql = |text: &str| kept::server().psql(name_in(&url), text).unwrap();
+    let known: i32 = psql("SELECT max(number) FROM kew_migration").parse().unwrap();
+    psql(&format!("INSERT INTO kew_migration VALUES ({}, 'newer', now(), {known})", known + 1));
+    let disk = node(&url).take(FIRST).unwrap();
+    write(&disk, b"new");
+    disk.give_up();
+    assert_eq!(read(&look(&url, FIRST).unwrap()), b"new");
+    // The next but one reads nothing that this program writes.
+    psql(&format!("INSERT INTO kew_migration VALUES ({}, 'newest', now(), {})", known + 2, known + 1));
+    let refused = join(&url, &kept::node(92), kept::founding(ShardCount::ONE)).map(drop);
+    assert!(matches!(refused, Err(PgError::NewerSchema { found, .. }) if found == known + 2));
+}
+
+#[test]
+fn all_shards_of_a_store_are_taken_at_once_or_none() {
+    let url = store(4);
+    let (one, other) = (kept::node(93), kept::node(94));
+    let founding = (kept::founding(ShardCount::ONE), None);
+    let disks = own_all(&url, &one, founding).unwrap();
+    assert_eq!(disks.iter().map(PgDisk::shard).collect::<Vec<_>>(), count(4).all().collect::<Vec<_>>());
+    assert!(disks.iter().all(|disk| disk.receipts_key() == disks[0].receipts_key()));
+    // Longer than a tenure: they are renewed.
+    std::thread::sleep(TENURE + Duration::from_millis(500));
+    assert!(disks.iter().all(|disk| disk.tenure().is_held()));
+    disks[..3].iter().for_each(PgDisk::give_up);
+    assert!(is_owned(&own_all(&url, &other, founding)));
+    disks[3].give_up();
+    let eight = (kept::founding(ShardCount::ONE), Some(count(8)));
+    assert!(matches!(own_all(&url, &other, eight), Err(PgError::StoreExists { shards: 4 })));
+    assert_eq!(own_all(&url, &other, founding).unwrap().len(), 4);
+}
+
+#[test]
+fn names_are_claimed_together_as_far_as_no_other_shard_has_them() {
+    let url = store(2);
+    let node = node(&url);
+    let (first, second) = (node.take(FIRST).unwrap(), node.take(SECOND).unwrap());
+    assert_eq!(first.claim_names(vec![key("a"), key("b")]).unwrap(), None);
+    assert_eq!(first.claim_names(vec![key("a"), key("b")]).unwrap(), None, "a second time");
+    assert_eq!(second.claim_names(vec![key("b"), key("c")]).unwrap(), Some(FIRST));
+    assert_eq!(block_on(node.names_of(SECOND, None)).unwrap(), [key("c")]);
+    first.give_up();
+    assert!(first.claim_names(vec![key("d")]).is_err());
+}
+
+#[test]
+fn look_at_a_store_ends_with_an_error_when_a_node_took_a_shard_meanwhile() {
+    let url = store(2);
+    let looked = Look::open(&url).unwrap();
+    assert_eq!(looked.shards(), count(2));
+    looked.disk(FIRST).unwrap();
+    assert!(looked.end().is_ok());
+    let looked = Look::open(&url).unwrap();
+    let disk = node(&url).take(SECOND).unwrap();
+    assert!(is_owned(&looked.disk(SECOND)));
+    disk.give_up();
+    assert!(matches!(looked.end(), Err(PgError::TakenMeanwhile { shard: SECOND })));
+}
+
+#[test]
+fn shard_that_was_dropped_while_its_row_is_locked_leaves_no_statement_that_waits() {
+    let url = store(2);
+    let (one, other) = (node(&url), node(&url));
+    let disk = one.take(FIRST).unwrap();
+    let locking = {
+        let url = url.clone();
+        std::thread::spawn(move || {
+            let lock = "BEGIN; SELECT FROM kew_shard WHERE id = 0 FOR SHARE; SELECT pg_sleep(3); COMMIT";
+            kept::server().psql(name_in(&url), lock).unwrap();
+        })
+    };
+    let psql = |text: &str| kept::server().psql(name_in(&url), text).unwrap();
+    wait_until("the row is locked", || {
+        psql("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'") != "0"
+    });
+    drop(disk);
+    let waiting = "SELECT count(*) FROM pg_stat_activity
+        WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    while !locking.is_finished() {
+        assert_eq!(psql(waiting), "0", "a statement waits for the lock");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    locking.join().unwrap();
+    wait_until("the other node takes it", || other.take(FIRST).is_ok());
+}
+
+#[test]
+fn nodes_that_take_shards_of_each_other_never_wait_for_each_other() {
+    let url = store(2);
+    let (one, other) = (node(&url), node(&url));
+    let psql = |text: &str| kept::server().psql(name_in(&url), text).unwrap();
+    for _ in 0..20 {
+        // Each shard is the other node's, which the database takes for gone.
+        psql(&format!(
+            "UPDATE kew_shard SET node = CASE id WHEN 0 THEN '{}' ELSE '{}' END;
+            UPDATE kew_node SET until = now() - interval '1 second'",
+            other.node().id,
+            one.node().id
+        ));
+        std::thread::scope(|scope| {
+            for (node, shard) in [(&one, FIRST), (&other, SECOND)] {
+                scope.spawn(move || match node.take(shard) {
+                    Ok(disk) => disk.give_up(),
+                    Err(error) => assert!(is_owned::<()>(&Err(error)), "the two took it at once"),
+                });
+            }
+        });
+    }
+    assert_eq!(psql("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"), "0");
+}
+
+#[test]
+fn node_that_has_left_is_not_brought_back_by_a_renewal_under_way() {
+    let url = store(2);
+    let psql = |text: &str| kept::server().psql(name_in(&url), text).unwrap();
+    for round in 0..10 {
+        let leaving = node(&url);
+        // Renewals are every half second.
+        std::thread::sleep(Duration::from_millis(470 + 6 * round));
+        leaving.leave();
+        std::thread::sleep(Duration::from_millis(100));
+        let id = &leaving.node().id;
+        assert_eq!(psql(&format!("SELECT count(*) FROM kew_node WHERE id = '{id}'")), "0", "round {round}");
+    }
 }

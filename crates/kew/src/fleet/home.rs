@@ -6,6 +6,7 @@ use std::sync::Arc;
 use kew_core::{Entropy, Reports, ShardId, ShardPlace};
 use kew_fleet::{Home, Kept, NodeId};
 use kew_log_pg::{PgDisk, PgError, PgNode, PgStore};
+use kew_store::token::TokenKey;
 use kew_store_log::{LogOptions, LogStore};
 use parking_lot::Mutex;
 
@@ -57,7 +58,8 @@ impl PgHome {
 
     fn open(&self, shard: ShardId, disk: &PgDisk) -> Result<Arc<LogStore>, String> {
         let place = ShardPlace { shard, of: self.node.shards() };
-        let options = LogOptions { place, ..self.opens.options };
+        let key = disk.receipts_key().map(TokenKey);
+        let options = LogOptions { place, key, ..self.opens.options };
         let (entropy, log) = (Arc::clone(&self.opens.entropy), self.opens.log);
         let opened = opening::open_postgres(disk.clone(), &self.url, options, entropy, log);
         opened.map_err(|error| error.to_string())
@@ -68,16 +70,34 @@ impl PgHome {
 struct Closing {
     disks: Arc<PgHome>,
     shard: ShardId,
-    kept: KeptStore,
+    /// `None` once it is closed.
+    kept: Option<KeptStore>,
     reports: Arc<ShardReports>,
     log: Log,
 }
 
+impl Drop for Closing {
+    fn drop(&mut self) {
+        // One that came too late and is not closed: without the last handle of its log the shard is given up.
+        if self.kept.is_some() {
+            self.forget();
+            self.reports.end();
+        }
+    }
+}
+
 impl Closing {
-    fn close(self, to: Option<&NodeId>) {
-        self.disks.disks.lock().remove(&self.shard);
+    fn forget(&self) {
+        let disk = self.disks.disks.lock().remove(&self.shard);
+        // Without the lock: this may wait.
+        drop(disk);
+    }
+
+    fn close(mut self, to: Option<&NodeId>) {
+        let Some(kept) = self.kept.take() else { return };
+        self.forget();
         // The store is left as it is then: the next owner recovers it.
-        if let Err(cause) = self.kept.close_for(self.log, to.map(|node| &*node.0)) {
+        if let Err(cause) = kept.close_for(self.log, to.map(|node| &*node.0)) {
             let line = "a shard could not be closed in order; its next owner recovers it";
             self.log.tell(crate::log::Level::Warn, line, &[("cause", &cause)]);
         }
@@ -109,6 +129,7 @@ impl Home for SharedHome {
         home.disks.lock().insert(shard, (disk.clone(), taken_at));
         let tenure = Arc::clone(disk.tenure());
         let kept = KeptStore { store: Arc::clone(&store), place: home.url.to_string(), owned: Some(disk) };
+        let kept = Some(kept);
         let closing = Closing { disks: Arc::clone(home), shard, kept, reports, log: home.opens.log };
         let (watched, log, prepared) = (Arc::clone(&tenure), Arc::clone(&store), Arc::clone(&store));
         Ok(Some(Kept {

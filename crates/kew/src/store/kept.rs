@@ -35,20 +35,21 @@ impl KeptStore {
         let Self { store, place, owned } = self;
         let failed = |error: LogError| format!("closing the store in {place}: {error}");
         let Some(disk) = owned else { return store.close().map_err(failed) };
-        let Some(closed) = close_while_held(store, &disk) else {
+        let closed = close_while_held(store, &disk);
+        if closed.is_none() {
             let line = "the database cannot be reached or takes no writes: the store is left as it is; nothing acknowledged is lost";
             log.tell(Level::Warn, line, &[("store", &place)]);
-            return Ok(());
-        };
+        }
         if disk.tenure().over().is_some() {
             return Ok(());
         }
+        // Also where it is not closed: the next owner recovers it. A node that lives would keep it for ever.
         match to {
             // If it fails the shard is free when this node has not renewed it for a while.
             Some(to) => drop(disk.hand_over(to)),
             None => disk.give_up(),
         }
-        closed.map_err(failed)
+        closed.unwrap_or(Ok(())).map_err(failed)
     }
 }
 

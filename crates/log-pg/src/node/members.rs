@@ -19,8 +19,6 @@ use crate::tenure::{RENEWAL, TENURE};
 
 /// How long a connection for a renewal may take to be made: the renewal has to fit into the tenure too.
 const CONNECT_MAX: Duration = Duration::from_millis(1_500);
-/// How long a renewal waits until a shard is given up that is not held. The next one begins on a new connection then.
-const GIVE_UP_MAX: Duration = Duration::from_millis(300);
 /// How often rows of nodes that are long past are looked for.
 const FORGETS: Duration = Duration::from_secs(600);
 
@@ -48,11 +46,13 @@ pub(crate) async fn renew(home: Weak<Home>) {
     loop {
         tokio::time::sleep(RENEWAL).await;
         let Some(home) = home.upgrade() else { return };
+        let renewing = home.renewing.lock().await;
         let holds = home.holds();
         if home.has_left() || (holds.is_empty() && !home.is_member) {
             return;
         }
         let renewed = tokio::time::timeout(TENURE, renewals.renew(&home, &holds)).await;
+        drop(renewing);
         let why = match renewed {
             Ok(Ok(())) => continue,
             Ok(Err(error)) => error.to_string(),
@@ -88,13 +88,8 @@ impl Renewals {
             membership.map = Some(Arc::clone(&map));
             membership.failing = None;
         });
-        for held in holds {
-            held.tenure.look_closer(&mut *session).await?;
-        }
-        // It may wait for a lock of a statement that hangs, and the renewals of other shards do not.
-        let given_up = give_up_what_is_not_held(home, &map, &mut *session);
-        let Ok(given_up) = tokio::time::timeout(GIVE_UP_MAX, given_up).await else { return Ok(()) };
-        given_up?;
+        look_closer(home, holds, &mut *session).await?;
+        give_up_what_is_not_held(home, &map, &mut *session).await?;
         if self.forgot.is_none_or(|forgot| forgot.elapsed() >= FORGETS) {
             session.forget_past_nodes().await?;
             self.forgot = Some(Instant::now());
@@ -104,14 +99,27 @@ impl Renewals {
     }
 }
 
-/// Gives up shards of this node that it does not hold: for as long as it lives no other node could take them.
+/// Looks at the database's clock once more, if no answer has been quick enough for some shard so far. One look does
+/// for all of them: over a slow network none ever is.
+async fn look_closer(home: &Home, holds: &[Arc<Shared>], session: &mut dyn Session) -> Result<(), PgError> {
+    let wanted: Vec<&Arc<Shared>> = holds.iter().filter(|held| held.tenure.wants_a_closer_look()).collect();
+    if !wanted.is_empty() {
+        let asked = home.driver.steady().now();
+        let clock = session.clock().await?;
+        wanted.iter().for_each(|held| held.tenure.set_clock(asked, clock));
+    }
+    Ok(())
+}
+
+/// Gives up shards of this node that it does not hold: for as long as it lives no other node could take them. A row
+/// that is locked is left for the next renewal: nothing is left behind that waits.
 async fn give_up_what_is_not_held(home: &Home, map: &Map, session: &mut dyn Session) -> Result<(), PgError> {
     let is_own = |row: &&ShardRow| row.node.as_ref() == Some(&home.node.id);
     for row in map.shards.iter().filter(is_own) {
         let own = Own { shard: row.shard.0.into(), epoch: row.epoch };
         // A shard that is taken from now on has another epoch.
         if home.has_let_go(own.shard) {
-            session.give_up(own, &home.node, None).await?;
+            session.let_go(own, &home.node).await?;
         }
     }
     Ok(())
@@ -164,14 +172,19 @@ impl Shared {
         }
     }
 
+    /// Refuses answers and steps that wait: nothing of this hold is reported any more.
+    pub(crate) fn refuse_all(&self, why: &str) {
+        self.journal.suspend(why);
+        self.journal.suspend_room(Some(why));
+    }
+
     /// The hold of this shard was not renewed.
     fn not_renewed(&self, why: &str) {
         let tenure = &self.tenure;
         tenure.note_renewal(Some(why));
         if !tenure.is_held() {
             let why = format!("this node may not answer for its shard: {why}");
-            self.journal.suspend(&why);
-            self.journal.suspend_room(Some(&why));
+            self.refuse_all(&why);
         }
     }
 }

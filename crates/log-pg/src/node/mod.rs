@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 
 use crate::PgError;
-use crate::database::{Database, NO_ANSWER};
+use crate::database::{Database, NO_ANSWER, Own};
 use crate::driver::Driver;
 use crate::map::{Founding, Map, Membership, Node, PeerSecret};
 use crate::pool::Pool;
@@ -56,6 +56,8 @@ pub(crate) struct Home {
     /// It lives without a shard too. Otherwise it has gone when it holds none.
     pub is_member: bool,
     has_left: AtomicBool,
+    /// Held while the node's row is renewed: a renewal under way would bring the row back that leaving takes away.
+    pub renewing: tokio::sync::Mutex<()>,
     held: Mutex<Held>,
     pub membership: watch::Sender<Membership>,
     takes: Semaphore,
@@ -108,6 +110,7 @@ impl Home {
             founding,
             is_member,
             has_left: AtomicBool::new(false),
+            renewing: tokio::sync::Mutex::default(),
             held: Mutex::default(),
             membership: watch::Sender::new(Membership::default()),
             takes: Semaphore::new(TAKES),
@@ -188,19 +191,25 @@ impl Home {
             InHand(self, own.shard)
         };
         disk.tenure.close();
+        disk.refuse_all("this node has given its shard up");
         let leaves = !self.is_member && self.holds().is_empty();
         let (home, to) = (Arc::clone(self), to.map(ToOwned::to_owned));
-        let given_up = self.driver.wait(within(TENURE, async move {
-            let _permit = home.givings_up.acquire().await;
-            let mut session = home.pool.database().connect().await?;
-            let is_given = session.give_up(own, &home.node, to.as_deref()).await?;
-            if leaves {
-                session.leave(&home.node).await?;
-            }
-            if is_given { Ok(()) } else { Err(PgError::Fenced { shard: own.shard, epoch: own.epoch }) }
-        }));
+        let given_up = self.driver.wait(async move {
+            // Others that are given up have their time before this one's begins.
+            let _permit = tokio::time::timeout(TAKE_MAX, home.givings_up.acquire()).await;
+            within(TENURE, home.give_up_now(own, to.as_deref(), leaves)).await
+        });
         drop(in_hand);
         given_up.unwrap_or(Err(PgError::Closed))
+    }
+
+    async fn give_up_now(&self, own: Own, to: Option<&str>, leaves: bool) -> Result<(), PgError> {
+        let mut session = self.pool.database().connect().await?;
+        let is_given = session.give_up(own, &self.node, to).await?;
+        if leaves {
+            session.leave(&self.node).await?;
+        }
+        if is_given { Ok(()) } else { Err(PgError::Fenced { shard: own.shard, epoch: own.epoch }) }
     }
 
     /// Begins to renew this node's row and its shards.
@@ -260,6 +269,7 @@ impl PgNode {
         let home = Arc::clone(&self.home);
         // If it fails the row is past soon.
         let _left = self.home.driver.wait(within(TENURE, async move {
+            let _renewed = home.renewing.lock().await;
             let mut session = home.pool.database().connect().await?;
             session.leave(&home.node).await
         }));

@@ -23,6 +23,20 @@ impl PgDisk {
         Ok(has.unwrap_or_else(|| self.shard()))
     }
 
+    /// Claims the names of queues for this shard, as far as no other one has them. Answers a shard that has one of
+    /// them, if one has. It is waited for here.
+    pub fn claim_names(&self, keys: Vec<QueueKey>) -> Result<Option<ShardId>, PgError> {
+        for keys in keys.chunks(NAMES_MAX) {
+            let (disk, keys) = (self.clone(), Arc::from(keys));
+            let driver = &self.shared().home.driver;
+            let named = driver.wait(async move { disk.name(Naming::ClaimAll(keys)).await });
+            if let Some(other) = named.unwrap_or(Err(PgError::Closed))? {
+                return Ok(Some(other));
+            }
+        }
+        Ok(None)
+    }
+
     /// Lets a name go, if this shard has it.
     pub async fn release_name(&self, key: QueueKey) -> Result<(), PgError> {
         self.name(Naming::Release(key)).await.map(drop)

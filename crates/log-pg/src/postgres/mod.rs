@@ -6,6 +6,8 @@
 mod names;
 mod shards;
 
+pub(crate) use shards::epochs;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -294,6 +296,10 @@ impl Session for Connection {
 
     fn give_up<'a>(&'a mut self, own: Own, node: &'a Node, to: Option<&'a str>) -> Asked<'a, bool> {
         Box::pin(self.give_shard_up(own, node, to))
+    }
+
+    fn let_go<'a>(&'a mut self, own: Own, node: &'a Node) -> Asked<'a, ()> {
+        Box::pin(self.let_shard_go(own, node))
     }
 
     fn leave<'a>(&'a mut self, node: &'a Node) -> Asked<'a, ()> {

@@ -33,7 +33,36 @@ impl Connection {
             Naming::Claim(key) => self.claim(own, key).await.map(Some),
             Naming::Release(key) => self.release(own, key).await,
             Naming::Rename { from, to } => self.rename(own, from, to).await.map(Some),
+            Naming::ClaimAll(keys) => self.claim_all(own, keys).await,
         }
+    }
+
+    async fn claim_all(&mut self, own_epoch: Own, keys: &[QueueKey]) -> Result<Option<i32>, PgError> {
+        let claim = format!(
+            "WITH {},
+                claimed AS (INSERT INTO kew_name (account, region, name, shard)
+                    SELECT account, region, name, id
+                    FROM own, unnest($3::bigint[], $4::text[], $5::text[]) AS keys (account, region, name)
+                    ORDER BY account, region, name ON CONFLICT DO NOTHING)
+            SELECT EXISTS (SELECT FROM own)",
+            own()
+        );
+        let others = "SELECT shard FROM kew_name NATURAL JOIN
+                unnest($2::bigint[], $3::text[], $4::text[]) AS keys (account, region, name)
+            WHERE shard <> $1 LIMIT 1";
+        let (mut accounts, mut regions, mut names) = (Vec::new(), Vec::new(), Vec::new());
+        for (account, region, name) in keys.iter().map(parts) {
+            accounts.push(account);
+            regions.push(region);
+            names.push(name);
+        }
+        let values: [&(dyn tokio_postgres::types::ToSql + Sync); 5] =
+            [&own_epoch.shard, &own_epoch.epoch, &accounts, &regions, &names];
+        if !self.client.query_one(&claim, &values).await?.get::<_, bool>(0) {
+            return Err(PgError::Fenced { shard: own_epoch.shard, epoch: own_epoch.epoch });
+        }
+        let other = self.client.query_opt(others, &[&own_epoch.shard, &accounts, &regions, &names]).await?;
+        Ok(other.map(|row| row.get(0)))
     }
 
     async fn claim(&mut self, own_epoch: Own, key: &QueueKey) -> Result<i32, PgError> {

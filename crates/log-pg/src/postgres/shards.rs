@@ -1,7 +1,8 @@
 //! Statements about who owns shards, and which nodes live.
 //!
-//! Row locks are taken in one order: a shard's row, the row of the node that acts, the row of the owner before. A
-//! renewal waits for no shard's row: one that is locked is being taken over or given up, and is not held then.
+//! Row locks are taken in one order: a shard's row, then the row of the node that acts. No statement locks the row of
+//! another node: two that took shards of each other would wait for each other. A renewal waits for no shard's row: one
+//! that is locked is being taken over or given up, and is not held then.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,8 +59,10 @@ const GIVE_UP: &str = "WITH given AS (
     SELECT EXISTS (SELECT FROM given)
         OR EXISTS (SELECT FROM kew_shard WHERE id = $1 AND epoch = $2 AND node = '')";
 
-/// A node that came back has renewed its row meanwhile, and may answer for its other shards.
-const FORGET_OWNER: &str = "DELETE FROM kew_node WHERE id = $1 AND until <= clock_timestamp()";
+const LET_GO: &str = "UPDATE kew_shard SET node = '', wanted = '', wanted_at = NULL
+    FROM (SELECT id AS free FROM kew_shard, (SELECT set_config('synchronous_commit', 'on', true)) AS commits
+        WHERE id = $1 AND epoch = $2 AND node = $3 FOR UPDATE OF kew_shard SKIP LOCKED) AS own
+    WHERE id = own.free";
 
 const FORGET_PAST: &str = "DELETE FROM kew_node WHERE id IN (
     SELECT id FROM kew_node WHERE until < clock_timestamp() - $1::float8 * interval '1 millisecond'
@@ -75,6 +78,12 @@ fn millis(time: Duration) -> f64 {
 /// The name of the node that keeps another one from taking a shard.
 pub(super) async fn owner(client: &Client, shard: i32, own_id: &str) -> Result<Option<String>, PgError> {
     Ok(client.query_opt(OWNER, &[&shard, &own_id, &millis(PROMISED)]).await?.map(|row| row.get(0)))
+}
+
+/// The epoch of each shard, in order.
+pub(crate) async fn epochs(client: &Client) -> Result<Vec<i64>, PgError> {
+    let rows = client.query("SELECT epoch FROM kew_shard ORDER BY id", &[]).await?;
+    Ok(rows.iter().map(|row| row.get(0)).collect())
 }
 
 /// What is not empty.
@@ -113,10 +122,9 @@ impl Connection {
         }
         let transaction = self.client.transaction().await?;
         transaction.query_one(SYNCED, &[]).await?;
-        let seen = transaction
-            .query_one("SELECT epoch, node FROM kew_shard WHERE id = $1 FOR UPDATE", &[&shard])
-            .await?;
-        let (seen, before): (i64, String) = (seen.get(0), seen.get(1));
+        let seen =
+            transaction.query_one("SELECT epoch FROM kew_shard WHERE id = $1 FOR UPDATE", &[&shard]).await?;
+        let seen: i64 = seen.get(0);
         if let Some(owner) = owner(transaction.client(), shard, &node.id).await? {
             return Ok(Taking::Owned(owner));
         }
@@ -126,9 +134,6 @@ impl Connection {
         transaction.execute(take, &[&shard, &epoch, &node.id]).await?;
         let Node { id, name, peer, version } = node;
         let clock = transaction.query_one(LIVES, &[id, name, &millis(length), peer, version]).await?.get(0);
-        if !before.is_empty() && before != node.id {
-            transaction.execute(FORGET_OWNER, &[&before]).await?;
-        }
         transaction.commit().await?;
         Ok(Taking::Taken { epoch, clock })
     }
@@ -149,6 +154,11 @@ impl Connection {
         let to = to.unwrap_or_default();
         let row = self.client.query_one(GIVE_UP, &[&own.shard, &own.epoch, &node.id, &to]).await?;
         Ok(row.get(0))
+    }
+
+    pub(super) async fn let_shard_go(&mut self, own: Own, node: &Node) -> Result<(), PgError> {
+        self.client.execute(LET_GO, &[&own.shard, &own.epoch, &node.id]).await?;
+        Ok(())
     }
 
     pub(super) async fn leave_store(&mut self, node: &Node) -> Result<(), PgError> {

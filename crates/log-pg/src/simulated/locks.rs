@@ -10,6 +10,8 @@ pub(super) enum RowLock {
     None,
     Share(i32),
     Exclusive(i32),
+    /// Exclusively, unless it is locked just now.
+    ExclusiveIfFree(i32),
     /// For share those of a node that are not locked exclusively just now.
     ShareOfNode(String),
 }
@@ -44,7 +46,7 @@ impl Locks {
     /// Takes the locks; `None` while others hold them.
     pub fn begin(&mut self, tables: &Tables, transaction: &Transaction) -> Option<Locked> {
         let is_free = match &transaction.lock {
-            RowLock::None | RowLock::ShareOfNode(_) => true,
+            RowLock::None | RowLock::ShareOfNode(_) | RowLock::ExclusiveIfFree(_) => true,
             RowLock::Share(shard) => !self.exclusive.contains(shard),
             RowLock::Exclusive(shard) => !self.exclusive.contains(shard) && !self.sharers.contains_key(shard),
         };
@@ -53,6 +55,9 @@ impl Locks {
         }
         let mut locked = match &transaction.lock {
             RowLock::ShareOfNode(node) => tables.shards_of(node),
+            RowLock::ExclusiveIfFree(shard) if !self.sharers.contains_key(shard) => {
+                tables.shard(*shard).map(|row| vec![(*shard, row.epoch)]).unwrap_or_default()
+            }
             _ => Vec::new(),
         };
         locked.retain(|(shard, _)| !self.exclusive.contains(shard));
@@ -61,6 +66,7 @@ impl Locks {
             RowLock::Share(shard) => self.share(*shard),
             RowLock::Exclusive(shard) => drop(self.exclusive.insert(*shard)),
             RowLock::ShareOfNode(_) => locked.iter().for_each(|(shard, _)| self.share(*shard)),
+            RowLock::ExclusiveIfFree(_) => self.exclusive.extend(locked.iter().map(|(shard, _)| *shard)),
         }
         self.keys.extend(transaction.key);
         Some(locked)
@@ -83,6 +89,9 @@ impl Locks {
             RowLock::None => {}
             RowLock::Share(shard) => self.share_no_more(*shard),
             RowLock::Exclusive(shard) => drop(self.exclusive.remove(shard)),
+            RowLock::ExclusiveIfFree(_) => {
+                self.exclusive.retain(|shard| !begun.locked.iter().any(|(locked, _)| locked == shard));
+            }
             RowLock::ShareOfNode(_) => {
                 begun.locked.iter().for_each(|(shard, _)| self.share_no_more(*shard));
             }

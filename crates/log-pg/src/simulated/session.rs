@@ -199,11 +199,9 @@ impl Session for SimSession {
                 }
                 let seen = tables.shard(shard)?;
                 let epoch = seen.epoch + i64::from(rises || seen.epoch == 0);
-                let before = tables.nodes_past(clock).into_iter().filter(|past| *past == seen.node);
-                let before = before.filter(|past| *past != node.id).collect();
                 let took = Did::Took { shard, epoch, node: node.id.clone() };
                 let renewed = Did::Renewed { node, until: clock + millis(length) };
-                Ok((Taking::Taken { epoch, clock }, vec![took, renewed, Did::Forgot(before)]))
+                Ok((Taking::Taken { epoch, clock }, vec![took, renewed]))
             })
             .await
         })
@@ -250,6 +248,16 @@ impl Session for SimSession {
         }))
     }
 
+    fn let_go<'a>(&'a mut self, own: Own, node: &'a Node) -> Asked<'a, ()> {
+        let node = node.id.clone();
+        let lock = RowLock::ExclusiveIfFree(own.shard);
+        Box::pin(self.ask_locked(false, synced(lock), move |tables, clock, locked| {
+            let is_own = !locked.is_empty() && tables.has_epoch(own) && tables.shard(own.shard)?.node == node;
+            let given = Did::GaveUp { shard: own.shard, to: String::new(), at: clock };
+            Ok(((), if is_own { vec![given] } else { Vec::new() }))
+        }))
+    }
+
     fn leave<'a>(&'a mut self, node: &'a Node) -> Asked<'a, ()> {
         let transaction = Transaction { lock: RowLock::None, is_synced: false, key: Some(row_of(&node.id)) };
         let id = node.id.clone();
@@ -269,11 +277,11 @@ impl Session for SimSession {
     fn name<'a>(&'a mut self, own: Own, naming: &'a Naming) -> Asked<'a, Option<i32>> {
         let naming = naming.clone();
         let key = match &naming {
-            Naming::Claim(key) | Naming::Release(key) | Naming::Rename { to: key, .. } => {
-                row_of(&key.to_string())
-            }
+            Naming::Claim(key) | Naming::Release(key) | Naming::Rename { to: key, .. } => Some(key),
+            Naming::ClaimAll(keys) => keys.first(),
         };
-        let transaction = Transaction { lock: RowLock::Share(own.shard), is_synced: true, key: Some(key) };
+        let key = key.map(|key| row_of(&key.to_string()));
+        let transaction = Transaction { lock: RowLock::Share(own.shard), is_synced: true, key };
         Box::pin(self.ask(false, transaction, move |tables, _| named(tables, own, naming)))
     }
 
@@ -365,6 +373,10 @@ fn named(tables: &Tables, own: Own, naming: Naming) -> Result<(Option<i32>, Vec<
                 all.push(release(from).1);
             }
             (Some(shard), all)
+        }
+        Naming::ClaimAll(keys) => {
+            let (shards, did): (Vec<i32>, _) = keys.iter().cloned().map(claim).unzip();
+            (shards.into_iter().find(|shard| *shard != own.shard), did)
         }
     })
 }

@@ -323,3 +323,18 @@ found! {
     synced_row_that_waits_for_ever_is_found: NoCoveringSync,
     append_that_waits_for_ever_behind_a_mending_is_found: NoNewsOfMending,
 }
+
+#[test]
+fn answers_that_wait_when_the_shard_is_given_up_are_refused() {
+    let world = World::new(1, Rates { latency_ms: 1, ..Rates::default() });
+    let _inside = world.enter();
+    let (mut node, mut history) = owner(&world);
+    put_a_document(&world, &mut node, &mut history);
+    assert_eq!(node.answered.lock().waiting, 1);
+    node.disk.give_up();
+    // The store hears of it, and then those who wait.
+    world.pass(Duration::from_millis(50));
+    world.pass(Duration::from_millis(50));
+    let answered = node.answered.lock();
+    assert_eq!((answered.waiting, answered.refusals), (0, 1), "nobody else will answer it");
+}

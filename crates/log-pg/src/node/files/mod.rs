@@ -114,6 +114,13 @@ impl PgDisk {
         self.shared.home.shards()
     }
 
+    /// What the shards of this store seal receipts with when they are made; `None` in a store of one, whose key is
+    /// chance.
+    pub fn receipts_key(&self) -> Option<[u8; 16]> {
+        let founding = &self.shared.home.founding;
+        (founding.shards != ShardCount::ONE).then(|| founding.secret.receipts_key())
+    }
+
     /// Gives the shard away, so that the next owner need not wait. What is not written by now never is.
     pub fn give_up(&self) {
         // If it fails the next owner waits for the end of the tenure.
