@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kew_core::{Entropy, ShardCount, ShardId, Timestamp};
-use kew_log_pg::{Ending, Founding, Node, PeerSecret, PgDisk, PgError, Waiting};
+use kew_log_pg::{Ending, Founding, Node, PeerSecret, PgDisk, Waiting};
 use kew_store_log::{
     Disk, Durability, LogError, LogOptions, LogStore, OpenReport, RealDisk, ScrubPace, make_private,
 };
@@ -102,14 +102,6 @@ pub fn founding_of_fleet(entropy: &dyn Entropy) -> Founding {
 /// Shards of a fleet's store, where its first node makes it.
 const SHARDS_OF_A_FLEET: u16 = 16;
 
-/// Refuses a store of many shards, of which one would be taken for all of it.
-pub fn of_one_shard(disk: &PgDisk) -> Result<(), PgError> {
-    match disk.shards().get() {
-        1 => Ok(()),
-        shards => Err(PgError::ManyShards { shards }),
-    }
-}
-
 /// The log of the store in PostgreSQL, as soon as no other node owns it. `waits` is called with the reason each time
 /// it is found that this node has to wait.
 pub fn own_postgres(
@@ -142,11 +134,7 @@ pub fn own_postgres(
             }
         }
     });
-    let ready = owned.and_then(|ready| {
-        of_one_shard(&ready.disk)?;
-        Ok(ready)
-    });
-    let ready = ready.map_err(|cause| StartError::Postgres { url: url.clone(), cause })?;
+    let ready = owned.map_err(|cause| StartError::Postgres { url: url.clone(), cause })?;
     for warning in &ready.warnings {
         log.tell(Level::Warn, warning, &[("store", &shown)]);
     }

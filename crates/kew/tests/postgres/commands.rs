@@ -68,6 +68,97 @@ fn store_moves_from_postgres_to_a_directory_and_back_losing_nothing() {
     assert_eq!(found.matches("\"Body\":\"m").count(), 2, "the third is in flight: {found}");
 }
 
+/// Queues of all kinds, over which the shards are spread. Answers the receipt of a message in flight.
+fn fill_many(store: &str) -> String {
+    let mut node = Node::start(store);
+    node.wait_until_ready();
+    let said = |operation: &str, body: &str| ask(node.sqs, operation, body).expect("the node serves");
+    for number in 0..20 {
+        said("CreateQueue", &format!(r#"{{"QueueName":"queue-{number}"}}"#));
+        let send = format!(r#"{{"QueueUrl":"queue-{number}","MessageBody":"for {number}"}}"#);
+        said("SendMessage", &send);
+    }
+    said("SendMessage", r#"{"QueueUrl":"queue-3","MessageBody":"late","DelaySeconds":900}"#);
+    let fifo = r#"{"QueueName":"turns.fifo","Attributes":{"FifoQueue":"true"}}"#;
+    said("CreateQueue", fifo);
+    let once = said("SendMessage", ONCE);
+    assert!(once.contains("MessageId"), "{once}");
+    let leased = said("ReceiveMessage", r#"{"QueueUrl":"queue-7","VisibilityTimeout":3600}"#);
+    let leased: serde_json::Value = serde_json::from_str(&leased).expect("the node answers in JSON");
+    node.signal("TERM");
+    assert_eq!(node.exit_code(), Some(0), "{}", node.errors());
+    leased["Messages"][0]["ReceiptHandle"].as_str().expect("a message was there").to_owned()
+}
+
+const ONCE: &str =
+    r#"{"QueueUrl":"turns.fifo","MessageBody":"once","MessageGroupId":"g","MessageDeduplicationId":"d"}"#;
+
+fn sorted(lines: &str) -> Vec<&str> {
+    let mut lines: Vec<&str> = lines.lines().collect();
+    lines.sort_unstable();
+    lines
+}
+
+#[test]
+fn store_moves_from_a_directory_to_sixteen_shards_and_back_losing_nothing() {
+    let server = PgServer::start(&["fsync=off"]).expect("PostgreSQL starts");
+    let url = server.database().expect("the server makes databases");
+    let directory = tempfile::tempdir().expect("the machine has a temporary directory");
+    let [here, lines, back] = ["here", "lines", "back"].map(|name| text(&directory.path().join(name)));
+    let receipt = fill_many(&here);
+    done(&here, &["export", "--to", &lines]);
+    let exported = contents(&std::fs::read_to_string(&lines).expect("the file was written"));
+    done(&url, &["import", "--shards", "16", "--from", &lines]);
+    let spread = contents(&done(&url, &["export"]));
+    assert_eq!(sorted(&spread), sorted(&exported), "the shards hold something else");
+    let checked = done(&url, &["check"]);
+    assert_eq!(checked.matches(": sound: ").count(), 16, "{checked}");
+    let stats = done(&url, &["stats"]);
+    assert!(stats.starts_with("queues               21\nmessages             22\n"), "{stats}");
+    assert!(stats.ends_with("shards               16\n"), "{stats}");
+    let backup = tool(&url, &["backup", &text(&directory.path().join("backup"))]);
+    let errors = String::from_utf8_lossy(&backup.stderr);
+    assert!(backup.status.code() == Some(1) && errors.contains("has 16 shards"), "{errors}");
+    std::fs::write(&lines, done(&url, &["export"])).expect("the directory is the test's own");
+    done(&back, &["import", "--from", &lines]);
+    assert_eq!(contents(&done(&back, &["export"])), exported, "the directory holds something else");
+
+    let nodes =
+        [(); 2].map(|()| Node::start_with(&url, &[("KEW_PEER", "127.0.0.1:0"), ("KEW_PEER_TLS", "on")]));
+    nodes.iter().for_each(super::fleet::wait_until_it_knows_all);
+    let said = |number: usize, operation: &str, body: &str| {
+        ask(nodes[number % 2].sqs, operation, body).expect("the node serves")
+    };
+    let gone = said(0, "DeleteMessage", &format!(r#"{{"QueueUrl":"queue-7","ReceiptHandle":"{receipt}"}}"#));
+    assert!(!gone.contains("__type"), "{gone}");
+    for number in (0..20).filter(|number| *number != 7) {
+        let got = said(number, "ReceiveMessage", &format!(r#"{{"QueueUrl":"queue-{number}"}}"#));
+        assert!(got.contains(&format!("for {number}")), "{got}");
+    }
+    let again = said(1, "SendMessage", ONCE);
+    assert!(again.contains("MessageId"), "{again}");
+    let turns = r#"{"QueueUrl":"turns.fifo","MaxNumberOfMessages":10}"#;
+    assert_eq!(said(0, "ReceiveMessage", turns).matches("\"Body\"").count(), 1, "it was sent once");
+}
+
+#[test]
+fn store_of_many_shards_is_made_for_nodes_that_serve_it_together() {
+    let server = PgServer::start(&["fsync=off"]).expect("PostgreSQL starts");
+    let url = server.database().expect("the server makes databases");
+    let made = done(&url, &["create", "--shards", "4"]);
+    assert!(made.starts_with("made an empty store of 4 shards in postgres://"), "{made}");
+    assert!(done(&url, &["create"]).contains("holds a store already"));
+    let other = tool(&url, &["create", "--shards", "8"]);
+    assert!(String::from_utf8_lossy(&other.stderr).contains("a store already, of 4 shards"));
+    let directory = tempfile::tempdir().expect("the machine has a temporary directory");
+    let place = text(&directory.path().join("data"));
+    let several = tool(&place, &["create", "--shards", "4"]);
+    assert!(String::from_utf8_lossy(&several.stderr).contains("a store in a directory has one shard"));
+    let (code, errors) = super::refusals::refused(&url);
+    assert!(code == Some(1) && errors.contains("the store has 4 shards"), "{errors}");
+    assert!(errors.contains("--peer"), "{errors}");
+}
+
 #[test]
 fn store_is_made_checked_counted_and_backed_up() {
     let server = PgServer::start(&["fsync=off"]).expect("PostgreSQL starts");

@@ -1,0 +1,228 @@
+//! Where a store is: a directory, or the shards of one in PostgreSQL. What tools look at, and what they fill.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use kew_core::{QueueKey, ShardCount, ShardId};
+use kew_log_pg::{Look, PgDisk, PgError};
+use kew_store_log::{
+    Disk, IDENTITY_FILE, LogError, LogStore, MANIFEST_FILE, RealDisk, SEGMENTS_FOLDER, is_untouched,
+};
+
+use super::{ToolError, doing, entropy, options, tell_tail};
+use crate::config::{PgUrl, is_postgres};
+use crate::opening;
+
+/// The place of a store.
+pub(super) enum Place {
+    Directory(PathBuf),
+    Postgres(PgUrl),
+}
+
+impl Place {
+    pub fn of(path: &Path) -> Self {
+        let url = path.to_str().filter(|text| is_postgres(text));
+        url.map_or_else(|| Self::Directory(path.to_owned()), |url| Self::Postgres(PgUrl(url.to_owned())))
+    }
+
+    /// The one that a command names, or else the usual one.
+    pub fn named(named: &Option<PathBuf>, usual: Self) -> Self {
+        named.as_deref().map_or(usual, Self::of)
+    }
+
+    /// For people.
+    pub fn shown(&self) -> String {
+        match self {
+            Self::Directory(path) => path.display().to_string(),
+            Self::Postgres(url) => url.to_string(),
+        }
+    }
+
+    /// The shards of a store that may not be there yet, to be changed. A database is owned until that is given up.
+    pub fn to_fill(&self, shards: Option<ShardCount>) -> Result<Filled, ToolError> {
+        let url = match self {
+            Self::Directory(_) if shards.is_some_and(|shards| shards != ShardCount::ONE) => {
+                return Err(ToolError::OneShard);
+            }
+            Self::Directory(path) => {
+                let disk = RealDisk::open(path).map_err(doing(format!("making {}", path.display())))?;
+                return Ok(Filled { disks: vec![Arc::new(disk)], owned: Vec::new(), key: None });
+            }
+            Self::Postgres(url) => url,
+        };
+        let entropy = entropy()?;
+        let node = opening::this_run("kew store", &*entropy);
+        let owned = kew_log_pg::own_all(&url.0, &node, (opening::founding(&*entropy), shards));
+        let owned = owned.map_err(|error| self.explain_postgres(error))?;
+        let disks = owned.iter().map(|disk| Arc::new(disk.clone()) as Arc<dyn Disk>).collect();
+        let key = owned.first().and_then(PgDisk::receipts_key);
+        Ok(Filled { disks, owned, key })
+    }
+
+    /// The only shard of a store that exists, to be changed.
+    pub fn to_change(&self) -> Result<Filled, ToolError> {
+        // Looked at first: only a store that is there is owned.
+        let shards = self.look()?.shards();
+        if shards != ShardCount::ONE {
+            return Err(ToolError::NoBackup { place: self.shown(), shards: shards.get() });
+        }
+        self.to_fill(None)
+    }
+
+    /// A store that exists, to be read only.
+    pub fn look(&self) -> Result<Looked<'_>, ToolError> {
+        let shards = match self {
+            Self::Directory(path) => {
+                holds_a_store(path)?;
+                Shards::Directory(path)
+            }
+            Self::Postgres(url) => {
+                Shards::Postgres(Look::open(&url.0).map_err(|error| self.explain_postgres(error))?)
+            }
+        };
+        Ok(Looked { place: self, shards })
+    }
+
+    pub fn explain(&self, error: LogError) -> ToolError {
+        match error {
+            LogError::Locked { holder } => ToolError::Locked { path: self.shown().into(), holder },
+            error => ToolError::Log(error),
+        }
+    }
+
+    fn explain_postgres(&self, error: PgError) -> ToolError {
+        match error {
+            PgError::Owned { node, .. } => {
+                ToolError::Locked { path: self.shown().into(), holder: format!("the node {node}") }
+            }
+            PgError::NoStore => ToolError::NoStore(self.shown().into()),
+            cause => ToolError::Postgres { place: self.shown(), cause },
+        }
+    }
+}
+
+/// Fails in a directory without a store: looking at nothing must not make one.
+fn holds_a_store(path: &Path) -> Result<(), ToolError> {
+    let holds = |name: &&str| path.join(name).exists();
+    // A store that lost the file that names it is still to be looked at. Anything else is somebody's directory.
+    if [IDENTITY_FILE, MANIFEST_FILE, SEGMENTS_FOLDER].iter().any(holds) {
+        Ok(())
+    } else {
+        Err(ToolError::NoStore(path.to_owned()))
+    }
+}
+
+/// All shards of a store, to be changed.
+pub(super) struct Filled {
+    pub disks: Vec<Arc<dyn Disk>>,
+    /// The same, where they are in PostgreSQL.
+    pub owned: Vec<PgDisk>,
+    /// What those that are made seal receipts with, if that is not chance.
+    pub key: Option<[u8; 16]>,
+}
+
+impl Filled {
+    pub fn shards(&self) -> ShardCount {
+        let count = u16::try_from(self.disks.len()).ok().and_then(ShardCount::new);
+        count.expect("a store has at least one shard, and as many as 16 bits count")
+    }
+
+    /// The disk of a store of one shard.
+    pub fn only(&self) -> Arc<dyn Disk> {
+        Arc::clone(self.disks.first().expect("a store has at least one shard"))
+    }
+
+    /// Other nodes may take the store at once.
+    pub fn give_up(&self) {
+        self.owned.iter().for_each(PgDisk::give_up);
+    }
+
+    /// Whether a store, empty or not, is there.
+    pub fn holds_store(&self) -> bool {
+        let holds = |disk: &Arc<dyn Disk>| {
+            disk.list("").is_ok_and(|names| names.iter().any(|name| name == IDENTITY_FILE))
+        };
+        self.disks.iter().any(holds)
+    }
+
+    /// Claims names of queues for their shard. A store of one shard has no names beside its ledger's.
+    pub fn claim(&self, shard: ShardId, keys: Vec<QueueKey>) -> Result<(), LogError> {
+        let Some(disk) = self.owned.get(usize::from(shard.0)).filter(|_| self.owned.len() > 1) else {
+            return Ok(());
+        };
+        let failed = |error: PgError| LogError::from_io("naming the queues", &error.into());
+        match disk.claim_names(keys).map_err(failed)? {
+            None => Ok(()),
+            Some(other) => {
+                let what = format!("shard {other} has the name of a queue of shard {shard}");
+                Err(LogError::damage("the table of names", 0, what))
+            }
+        }
+    }
+}
+
+/// A store that is looked at, shard by shard.
+pub(super) struct Looked<'a> {
+    place: &'a Place,
+    shards: Shards<'a>,
+}
+
+enum Shards<'a> {
+    Directory(&'a Path),
+    Postgres(Look),
+}
+
+impl Looked<'_> {
+    pub fn shards(&self) -> ShardCount {
+        match &self.shards {
+            Shards::Directory(_) => ShardCount::ONE,
+            Shards::Postgres(look) => look.shards(),
+        }
+    }
+
+    pub fn disk(&self, shard: ShardId) -> Result<Arc<dyn Disk>, ToolError> {
+        match &self.shards {
+            Shards::Directory(path) => {
+                let disk = RealDisk::look(path).map_err(doing(format!("opening {}", path.display())))?;
+                Ok(Arc::new(disk))
+            }
+            Shards::Postgres(look) => {
+                Ok(Arc::new(look.disk(shard).map_err(|error| self.place.explain_postgres(error))?))
+            }
+        }
+    }
+
+    /// Shards that hold something: of a store of several a node makes each when it first takes it.
+    pub fn opened(&self) -> Result<Vec<ShardId>, ToolError> {
+        let mut opened = Vec::new();
+        for shard in self.shards().all() {
+            if self.shards() == ShardCount::ONE || !is_untouched(&*self.disk(shard)?)? {
+                opened.push(shard);
+            }
+        }
+        if opened.is_empty() { Err(self.is_empty()) } else { Ok(opened) }
+    }
+
+    /// What is said of a store none of whose shards was ever opened.
+    pub fn is_empty(&self) -> ToolError {
+        ToolError::NoStore(self.place.shown().into())
+    }
+
+    /// Opens a shard without changing a byte of it. `tells` says whether an incomplete batch is told.
+    pub fn store(&self, shard: ShardId, tells: bool) -> Result<LogStore, ToolError> {
+        let looked = LogStore::look(self.disk(shard)?, options(shard, self.shards()), entropy()?);
+        let (store, report) = looked.map_err(|error| self.place.explain(error))?;
+        if tells {
+            tell_tail(report.tail.as_ref());
+        }
+        Ok(store)
+    }
+
+    /// Fails when a node has taken a shard meanwhile.
+    pub fn end(self) -> Result<(), ToolError> {
+        match self.shards {
+            Shards::Directory(_) => Ok(()),
+            Shards::Postgres(look) => look.end().map_err(|error| self.place.explain_postgres(error)),
+        }
+    }
+}
