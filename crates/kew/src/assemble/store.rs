@@ -15,7 +15,7 @@ use super::{Kept, Parts};
 use crate::bind::{self, Bound};
 use crate::config::{PgUrl, StoreChoice};
 use crate::consumers::push::{Pushes, WorkersWanted};
-use crate::fleet::{self, FleetNode, Opens};
+use crate::fleet::{self, FleetNode, Opens, PeerPlace};
 use crate::listen::{Begin, Entrance, EventLoop, Serves, Started};
 use crate::log::{Area, Level};
 use crate::machine::{self, DatabaseTime, SystemTimeSource};
@@ -96,9 +96,9 @@ impl Parts<'_> {
         let (log, mut standing) = (self.log.of(Area::Store), Standing::default());
         let mut waited = false;
         loop {
-            let socket = bind::bind_peer(peer)?;
+            let place = PeerPlace { socket: bind::bind_peer(peer)?, is_encrypted: server.peer_tls };
             let founding = opening::founding_of_fleet(&*self.entropy);
-            let joined = fleet::join((url, &name), (socket, founding), &self.entropy, self.opens(), log);
+            let joined = fleet::join((url, &name), (place, founding), &self.entropy, self.opens(), log);
             match joined {
                 Ok(node) => {
                     if waited {

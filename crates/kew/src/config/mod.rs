@@ -84,6 +84,8 @@ pub struct ServerSettings {
     pub node: Option<String>,
     /// Where other nodes reach this one.
     pub peer: Address,
+    /// Whether nodes speak TLS to each other.
+    pub peer_tls: bool,
     /// Where SQS is served.
     pub sqs: Address,
     /// Where Azure Queue Storage is served.
@@ -301,12 +303,14 @@ fn server(values: &Values) -> Result<ServerSettings, ConfigError> {
     const CLOCK: &[(&str, ClockKind)] = &[("system", ClockKind::System), ("virtual", ClockKind::Virtual)];
     const DURABILITY: &[(&str, Durability)] = &[("sync", Durability::Sync), ("os", Durability::Os)];
     const ACCESS: &[(&str, Access)] = &[("off", Access::Off), ("on", Access::On), ("errors", Access::Errors)];
+    const PEER_TLS: &[(&str, bool)] = &[("off", false), ("on", true)];
     const LOG: &[(&str, Format)] = &[("text", Format::Text), ("json", Format::Json)];
     let section = table::SERVER;
     Ok(ServerSettings {
         store: values.read(section, "store", parse::store)?,
         node: values.read_if_set(section, "node", parse::node)?,
         peer: values.read(section, "peer", address)?,
+        peer_tls: values.read(section, "peer_tls", parse::one_of(PEER_TLS))?,
         sqs: values.read(section, "sqs", address)?,
         azure: values.read(section, "azure", address)?,
         cloudflare: values.read(section, "cloudflare", address)?,

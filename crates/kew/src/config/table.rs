@@ -65,6 +65,11 @@ pub const SETTINGS: &[Setting] = &[
         "ADDR|off",
         "Being built: where the other nodes of a store in PostgreSQL reach this one; every node serves every queue",
     ),
+    server("peer_tls", Kind::Text, Some("off")).flag_named(
+        "peer-tls",
+        "on|off",
+        "Whether nodes encrypt what they say to each other; alike on all nodes, and without certificates to hand out",
+    ),
     // The listeners: one row for each dialect.
     server("sqs", Kind::Address, Some("127.0.0.1:9324")).flag("ADDR|off", "Where SQS is served"),
     server("azure", Kind::Address, Some("127.0.0.1:10001"))

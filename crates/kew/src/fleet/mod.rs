@@ -6,6 +6,7 @@ mod names;
 mod reports;
 mod shown;
 mod time;
+mod tls;
 
 use std::net::{SocketAddr, TcpListener};
 use std::pin::Pin;
@@ -17,7 +18,7 @@ use kew_core::Entropy;
 use kew_engine::Engine;
 use kew_fleet::{Fleet, FleetMap, Keeper, NodeId, NodeRow, Phase, ShardNews, ShardRow};
 use kew_log_pg::{Founding, Map, Node, PgNode};
-use kew_peer::link::{Address, Endpoint, Identity, Peers, Secret, TcpDial, Versions};
+use kew_peer::link::{Address, Dial, Dialing, Endpoint, Identity, Opened, Peers, Secret, TcpDial, Versions};
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 
@@ -33,6 +34,7 @@ pub use time::FleetTime;
 use home::{PgHome, SharedHome};
 use links::{Answers, Links};
 use names::PgNames;
+use tls::PeerTls;
 
 /// How long a node that stops waits until others keep its shards.
 const LEAVES_WITHIN: Duration = Duration::from_secs(10);
@@ -47,6 +49,8 @@ pub struct FleetNode {
     links: Arc<Links>,
     answers: Arc<Answers>,
     socket: TcpListener,
+    /// How connections to this node are encrypted, if they are.
+    tls: Option<PeerTls>,
     phase: watch::Sender<Phase>,
     handed_over: watch::Sender<bool>,
     log: Log,
@@ -67,17 +71,32 @@ pub struct FleetRunning {
     _answers: Arc<Answers>,
 }
 
-/// Joins a fleet, as the node that others reach at `socket`.
+/// Where the other nodes of a fleet reach this one.
+pub struct PeerPlace {
+    /// It listens there.
+    pub socket: TcpListener,
+    /// Whether all nodes speak TLS.
+    pub is_encrypted: bool,
+}
+
+/// Joins a fleet, as the node that others reach at a place.
 pub fn join(
     (url, name): (&PgUrl, &str),
-    (socket, founding): (TcpListener, Founding),
+    (place, founding): (PeerPlace, Founding),
     entropy: &Arc<dyn Entropy>,
     opens: Opens,
     log: Log,
 ) -> Result<FleetNode, StartError> {
     let failed = |cause| StartError::Postgres { url: url.clone(), cause };
     let machine = |cause| StartError::Machine { doing: "listening for other nodes", cause };
+    let PeerPlace { socket, is_encrypted } = place;
     let address = socket.local_addr().map_err(machine)?;
+    let tls = if is_encrypted { Some(PeerTls::new().map_err(machine)?) } else { None };
+    if tls.is_none() && !address.ip().is_loopback() {
+        let line =
+            "what nodes say to each other is not encrypted; --peer-tls on encrypts it, on all nodes alike";
+        log.tell(Level::Warn, line, &[("peer", &address.to_string())]);
+    }
     let id = kew_log_pg::node_id(name, entropy.wide_bits());
     let me = Node {
         peer: Some(reached_at(address)),
@@ -90,7 +109,7 @@ pub fn join(
     }
     let node = joined.node;
     let answers = Arc::new(Answers::default());
-    let links = Arc::new(Links::new(peers(&node, &answers, entropy)?));
+    let links = Arc::new(Links::new(peers(&node, &answers, entropy, tls.clone())?));
     let home = Arc::new(PgHome::new(node.clone(), url.clone(), opens));
     let names = Arc::new(PgNames::new(node.clone(), Arc::clone(&home)));
     let id = NodeId(id.as_str().into());
@@ -103,6 +122,7 @@ pub fn join(
         links,
         answers,
         socket,
+        tls,
         phase: watch::Sender::new(Phase::Staying),
         handed_over: watch::Sender::new(false),
         log,
@@ -118,7 +138,12 @@ fn reached_at(address: SocketAddr) -> String {
     }
 }
 
-fn peers(node: &PgNode, answers: &Arc<Answers>, entropy: &Arc<dyn Entropy>) -> Result<Peers, StartError> {
+fn peers(
+    node: &PgNode,
+    answers: &Arc<Answers>,
+    entropy: &Arc<dyn Entropy>,
+    tls: Option<PeerTls>,
+) -> Result<Peers, StartError> {
     let invalid = || StartError::Machine {
         doing: "naming this node",
         cause: std::io::Error::other("the name of the node is too long"),
@@ -128,7 +153,8 @@ fn peers(node: &PgNode, answers: &Arc<Answers>, entropy: &Arc<dyn Entropy>) -> R
     let versions = Versions { oldest: kew_peer::PROTOCOL, newest: kew_peer::PROTOCOL };
     let identity = Identity { node: named, versions, secret: Secret(node.secret().0) };
     let endpoint = Endpoint::new(identity, Arc::clone(entropy), Arc::clone(answers) as _);
-    Ok(Peers::new(endpoint, Arc::new(TcpDial)))
+    let dial: Arc<dyn Dial> = tls.map_or_else(|| Arc::new(TcpDial) as _, |tls| Arc::new(tls) as _);
+    Ok(Peers::new(endpoint, dial))
 }
 
 impl FleetNode {
@@ -167,7 +193,7 @@ impl FleetNode {
         self.socket.set_nonblocking(true)?;
         let socket = tokio::net::TcpListener::from_std(self.socket)?;
         let (peers, mut tasks) = (self.links.peers().clone(), JoinSet::new());
-        tasks.spawn(accept(socket, peers.clone()));
+        tasks.spawn(accept(socket, self.tls, peers.clone()));
         let (maps, shown) = watch::channel(Arc::new(FleetMap::default()));
         tasks.spawn(follow(self.node.clone(), peers, maps));
         let log = self.log;
@@ -214,13 +240,17 @@ impl FleetEnd {
 }
 
 /// Takes connections of other nodes.
-async fn accept(socket: tokio::net::TcpListener, peers: Peers) {
+async fn accept(socket: tokio::net::TcpListener, tls: Option<PeerTls>, peers: Peers) {
     loop {
         match socket.accept().await {
-            Ok((stream, _from)) => {
+            Ok((stream, from)) => {
                 // Without it small requests wait for one another.
                 let _at_once = stream.set_nodelay(true);
-                peers.accept(stream);
+                let opening: Dialing = match &tls {
+                    Some(tls) => tls.accept(stream),
+                    None => Box::pin(std::future::ready(Ok(Opened::plain(stream)))),
+                };
+                peers.accept(from.ip(), opening);
             }
             // No file is left for it; some are in a moment.
             Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,

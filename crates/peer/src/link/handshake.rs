@@ -6,7 +6,8 @@
 //! versions and names are in the hellos, none of them can be changed on the way. The secret itself is never sent.
 //!
 //! The proofs say who begins the conversation. That it is not read or changed afterwards is for TLS to see to: an
-//! endpoint takes any stream.
+//! endpoint takes any stream. The proofs over an encrypted one are also over its [`Binding`]: so nobody stands between
+//! the two nodes, whatever certificates they have.
 //!
 //! A frame is its length (4 bytes, little-endian) and its body. A hello's body is the magic, the oldest and the newest
 //! version spoken (2 bytes each), the nonce, and id and name, each behind its length (1 byte). What follows belongs to
@@ -20,8 +21,9 @@ use hmac::{Hmac, KeyInit, Mac};
 use kew_core::Entropy;
 use sha2::Sha256;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::timeout;
 
-use super::limits::GREETING_MAX;
+use super::limits::{GREETING_MAX, HELLO_TIME_MAX};
 use super::node::{Node, NodeId};
 
 /// What a hello begins with.
@@ -41,6 +43,16 @@ pub struct Secret(pub [u8; 32]);
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret(..)")
+    }
+}
+
+/// What only the two ends of an encrypted stream know: keying material that TLS exports (RFC 5705).
+#[derive(Clone, Copy)]
+pub struct Binding(pub [u8; 32]);
+
+impl fmt::Debug for Binding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Binding(..)")
     }
 }
 
@@ -151,7 +163,7 @@ pub struct Greeted {
 /// The handshake of the side that connected, to the node `wanted`.
 pub(super) async fn dial<S>(
     stream: &mut S,
-    me: &Identity,
+    (me, binding): (&Identity, Option<Binding>),
     wanted: &NodeId,
     entropy: &dyn Entropy,
 ) -> Result<Greeted, HandshakeError>
@@ -166,7 +178,7 @@ where
     if hello.node.id != *wanted {
         return Err(HandshakeError::AnotherNode { wanted: wanted.clone(), found: hello.node });
     }
-    let hellos = Hellos { dialer: &ours, listener: &theirs };
+    let hellos = Hellos { dialer: &ours, listener: &theirs, binding };
     expect_proof(stream, &hellos, &me.secret, LISTENER, &hello.node).await?;
     send(stream, &[&hellos.proof(&me.secret, DIALER).finalize().into_bytes()]).await?;
     Ok(Greeted { peer: hello.node, version, is_dialer: true })
@@ -175,16 +187,16 @@ where
 /// The handshake of the side that was connected to.
 pub(super) async fn accept<S>(
     stream: &mut S,
-    me: &Identity,
+    (me, binding): (&Identity, Option<Binding>),
     entropy: &dyn Entropy,
 ) -> Result<Greeted, HandshakeError>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let theirs = receive(stream).await?;
+    let theirs = timeout(HELLO_TIME_MAX, receive(stream)).await.map_err(|_| HandshakeError::TooSlow)??;
     let hello = Hello::read(theirs.clone())?;
     let ours = self::hello(me, entropy);
-    let hellos = Hellos { dialer: &theirs, listener: &ours };
+    let hellos = Hellos { dialer: &theirs, listener: &ours, binding };
     let version = match hello.check(me, &ours) {
         Ok(version) => version,
         Err(error @ HandshakeError::NoCommonVersion { .. }) => {
@@ -203,6 +215,7 @@ where
 struct Hellos<'a> {
     dialer: &'a [u8],
     listener: &'a [u8],
+    binding: Option<Binding>,
 }
 
 impl Hellos<'_> {
@@ -212,6 +225,9 @@ impl Hellos<'_> {
         for part in [role, self.dialer, self.listener] {
             mac.update(&u64::try_from(part.len()).expect("a length in memory fits in 64 bits").to_le_bytes());
             mac.update(part);
+        }
+        if let Some(binding) = &self.binding {
+            mac.update(&binding.0);
         }
         mac
     }
@@ -345,9 +361,10 @@ mod tests {
 
     #[test]
     fn a_proof_rests_on_role_secret_and_every_byte_of_both_hellos() {
-        let proof = |secret: u8, role: &[u8], dialer: &[u8], listener: &[u8]| {
-            Hellos { dialer, listener }.proof(&Secret([secret; 32]), role).finalize().into_bytes()
+        let bound = |binding: Option<Binding>, secret: u8, role: &[u8], dialer: &[u8], listener: &[u8]| {
+            Hellos { dialer, listener, binding }.proof(&Secret([secret; 32]), role).finalize().into_bytes()
         };
+        let proof = |secret, role, dialer, listener| bound(None, secret, role, dialer, listener);
         let base = proof(1, DIALER, b"ab", b"cd");
         assert_eq!(base, proof(1, DIALER, b"ab", b"cd"));
         let others = [
@@ -361,6 +378,9 @@ mod tests {
         for other in others {
             assert_ne!(base, other);
         }
+        let [encrypted, otherwise] =
+            [1, 2].map(|key| bound(Some(Binding([key; 32])), 1, DIALER, b"ab", b"cd"));
+        assert!(base != encrypted && encrypted != otherwise);
     }
 
     #[test]

@@ -23,8 +23,9 @@ pub const OUT_ASKS_MAX: usize = OUT_WAITING_MAX / 2;
 /// How often each side sends a beat.
 pub const BEAT_EVERY: Duration = Duration::from_millis(250);
 
-/// A side that heard nothing for this long ends the link.
-pub const SILENCE_MAX: Duration = Duration::from_secs(1);
+/// A side that heard nothing for this long ends the link. Longer than the loop of the other side may stand still in one
+/// piece of work, and shorter than the time after which a node that died is no owner any more.
+pub const SILENCE_MAX: Duration = Duration::from_secs(2);
 
 /// The longest frame of a handshake, in bytes.
 pub const GREETING_MAX: usize = 1_024;
@@ -32,8 +33,14 @@ pub const GREETING_MAX: usize = 1_024;
 /// A connection whose handshake takes longer is closed.
 pub const GREETING_TIME_MAX: Duration = Duration::from_secs(2);
 
+/// How long the side that connected may take until all of its hello is there: it sends that at once.
+pub const HELLO_TIME_MAX: Duration = Duration::from_millis(500);
+
 /// Incoming connections whose handshake is not finished. One more is closed at once.
 pub const GREETINGS_MAX: usize = 64;
+
+/// The same from one address: it cannot keep all others away.
+pub const GREETINGS_OF_ADDRESS_MAX: usize = 8;
 
 /// Nodes in the book of peers.
 pub const NODES_MAX: usize = 1_024;

@@ -31,6 +31,6 @@ pub use endpoint::Endpoint;
 pub use error::{LinkError, Why};
 pub use figures::Counted;
 pub use handle::{Link, LinkId};
-pub use handshake::{HandshakeError, Identity, Secret, Versions};
+pub use handshake::{Binding, HandshakeError, Identity, Secret, Versions};
 pub use node::{Node, NodeId};
-pub use peers::{Address, Dial, Dialing, Peers, Refused, Stream, TcpDial};
+pub use peers::{Address, Dial, Dialing, Opened, Peers, Refused, Stream, TcpDial};

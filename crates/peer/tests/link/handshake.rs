@@ -1,10 +1,11 @@
 //! Handshakes: who is let in, and who is not.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kew_peer::link::limits::{GREETING_TIME_MAX, GREETINGS_MAX};
-use kew_peer::link::{Endpoint, HandshakeError, Identity, Secret, Versions};
+use kew_peer::link::limits::{GREETING_TIME_MAX, GREETINGS_MAX, GREETINGS_OF_ADDRESS_MAX, HELLO_TIME_MAX};
+use kew_peer::link::{Binding, Dialing, Endpoint, HandshakeError, Identity, Opened, Secret, Versions};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::time::{Instant, timeout};
 
@@ -112,8 +113,14 @@ async fn a_handshake_that_does_not_end_is_closed() {
         stranger.write_all(&[60, 0, 0, 0].repeat(10)[..sent]).await.unwrap();
         let begun = Instant::now();
         assert_eq!(b().accept(to_stranger).await.unwrap_err(), HandshakeError::TooSlow);
-        assert_eq!(begun.elapsed().as_millis(), GREETING_TIME_MAX.as_millis());
+        assert_eq!(begun.elapsed().as_millis(), HELLO_TIME_MAX.as_millis());
     }
+    // The proof does not come.
+    let (mut stranger, to_stranger) = duplex(4_096);
+    stranger.write_all(&hello([1; 32])).await.unwrap();
+    let begun = Instant::now();
+    assert_eq!(b().accept(to_stranger).await.unwrap_err(), HandshakeError::TooSlow);
+    assert_eq!(begun.elapsed().as_millis(), GREETING_TIME_MAX.as_millis());
     let (_stranger, to_stranger) = duplex(4_096);
     assert_eq!(b().dial(to_stranger, &id("c")).await.unwrap_err(), HandshakeError::TooSlow);
 }
@@ -136,6 +143,58 @@ async fn unfinished_handshakes_are_counted_and_one_too_many_is_refused() {
     settle().await;
     let a = endpoint("a", &Service::new());
     assert_eq!(greet(&a, &b).await, (Ok(1), Ok(1)), "a place is free again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_address_cannot_keep_others_away() {
+    let b = b();
+    let (near, far): (IpAddr, IpAddr) = ("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap());
+    let mut greetings = tokio::task::JoinSet::new();
+    // One of them does not even end its opening.
+    for number in 0..=GREETINGS_OF_ADDRESS_MAX {
+        let b = b.clone();
+        let (stranger, to_stranger) = duplex(4_096);
+        let opening: Dialing = Box::pin(async move {
+            if number == 0 {
+                std::future::pending::<()>().await;
+            }
+            Ok(Opened::plain(to_stranger))
+        });
+        greetings.spawn(async move {
+            let refused = b.accept_from(near, opening).await.map(drop);
+            drop(stranger);
+            refused
+        });
+        settle().await;
+    }
+    let first = greetings.join_next().await.unwrap().unwrap();
+    assert_eq!(first, Err(HandshakeError::TooMany), "one too many from this address");
+    let a = endpoint("a", &Service::new());
+    let (to_b, from_a) = duplex(4_096);
+    let opening: Dialing = Box::pin(async move { Ok(Opened::plain(from_a)) });
+    let b_id = id("b");
+    let (dialed, accepted) = tokio::join!(a.dial(to_b, &b_id), b.accept_from(far, opening));
+    assert!(dialed.is_ok() && accepted.is_ok(), "another address is let in");
+    let begun = Instant::now();
+    while let Some(greeting) = greetings.join_next().await {
+        assert_eq!(greeting.unwrap(), Err(HandshakeError::TooSlow));
+    }
+    assert!(begun.elapsed() <= GREETING_TIME_MAX);
+}
+
+#[tokio::test(start_paused = true)]
+async fn ends_of_two_encrypted_streams_prove_nothing_to_each_other() {
+    for [of_a, of_b] in [[Some(1), Some(2)], [None, Some(1)], [Some(1), None], [Some(3), Some(3)]] {
+        let (a, b, b_id) = (endpoint("a", &Service::new()), b(), id("b"));
+        let (to_b, from_a) = duplex(4_096);
+        let binding = |key: Option<u8>| key.map(|key| Binding([key; 32]));
+        let dialed = Opened { stream: Box::new(to_b), binding: binding(of_a) };
+        let opening: Dialing =
+            Box::pin(async move { Ok(Opened { stream: Box::new(from_a), binding: binding(of_b) }) });
+        let from = "10.0.0.1".parse().unwrap();
+        let (dialed, accepted) = tokio::join!(a.dial_opened(dialed, &b_id), b.accept_from(from, opening));
+        assert_eq!((dialed.is_ok(), accepted.is_ok()), (of_a == of_b, of_a == of_b));
+    }
 }
 
 /// Hands on what is read, changed by `change`, which has each byte with its place; keeps a copy.

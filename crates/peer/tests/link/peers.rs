@@ -11,7 +11,7 @@ use kew_peer::link::limits::{
     CONNECT_WAIT_MAX, CONNECT_WAITING_MAX, DIAL_COURTESY, GREETING_TIME_MAX, SILENCE_MAX,
 };
 use kew_peer::link::{
-    Address, Dial, Dialing, HandshakeError, Link, LinkError, NodeId, Peers, Stream, TcpDial, Why,
+    Address, Dial, Dialing, HandshakeError, Link, LinkError, NodeId, Opened, Peers, TcpDial, Why,
 };
 use tokio::io::duplex;
 use tokio::net::TcpListener;
@@ -62,10 +62,10 @@ impl Dial for NetDial {
             let node = node.filter(|_| !net.is_down.load(Ordering::SeqCst));
             let node = node.ok_or_else(|| io::Error::from(io::ErrorKind::ConnectionRefused))?;
             let (ours, theirs) = duplex(64 << 10);
-            node.accept(theirs);
+            node.accept("10.0.0.1".parse().unwrap(), Box::pin(async { Ok(Opened::plain(theirs)) }));
             let (ours, faults) = Faulty::new(ours);
             net.faults.lock().unwrap().push(faults);
-            Ok(Box::new(ours) as Box<dyn Stream>)
+            Ok(Opened::plain(ours))
         })
     }
 }
@@ -382,7 +382,8 @@ async fn three_nodes_ask_each_other_over_tcp() {
             let peers = peers.clone();
             async move {
                 loop {
-                    peers.accept(listener.accept().await.unwrap().0);
+                    let (stream, from) = listener.accept().await.unwrap();
+                    peers.accept(from.ip(), Box::pin(async { Ok(Opened::plain(stream)) }));
                 }
             }
         });

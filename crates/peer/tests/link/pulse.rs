@@ -82,10 +82,10 @@ async fn no_echo_is_a_sign_that_the_other_side_heard_nothing() {
 async fn bytes_of_a_long_frame_are_a_sign_of_life() {
     let (a, b) = duplex(1 << 10);
     let (a, b) = pair_over(Slow::new(a), b).await;
-    // A quarter of a MiB at 64 KiB a second.
+    // Half a MiB at 64 KiB a second.
     let began = Instant::now();
-    let answer = b.link.ask(format!("z{}", 256 << 10).into()).await;
-    assert_eq!(answer.map(|answer| answer.len()), Ok(256 << 10));
+    let answer = b.link.ask(format!("z{}", 512 << 10).into()).await;
+    assert_eq!(answer.map(|answer| answer.len()), Ok(512 << 10));
     assert!(began.elapsed() > SILENCE_MAX * 3);
     assert_eq!(a.link.ended(), None);
 }

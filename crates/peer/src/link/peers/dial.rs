@@ -7,6 +7,8 @@ use std::pin::Pin;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
+use super::super::handshake::Binding;
+
 /// Where a node listens for other nodes, as `host:port`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Address(pub String);
@@ -22,8 +24,23 @@ pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
+/// A stream that is open, and what the handshake over it rests on.
+pub struct Opened {
+    /// The stream.
+    pub stream: Box<dyn Stream>,
+    /// What both ends of an encrypted stream know, and nobody between them.
+    pub binding: Option<Binding>,
+}
+
+impl Opened {
+    /// A stream that is not encrypted.
+    pub fn plain(stream: impl Stream + 'static) -> Self {
+        Self { stream: Box::new(stream), binding: None }
+    }
+}
+
 /// A stream that is being opened.
-pub type Dialing = Pin<Box<dyn Future<Output = io::Result<Box<dyn Stream>>> + Send>>;
+pub type Dialing = Pin<Box<dyn Future<Output = io::Result<Opened>> + Send>>;
 
 /// Opens streams to nodes.
 pub trait Dial: Send + Sync {
@@ -41,7 +58,7 @@ impl Dial for TcpDial {
         Box::pin(async move {
             let stream = TcpStream::connect(address).await?;
             stream.set_nodelay(true)?;
-            Ok(Box::new(stream) as Box<dyn Stream>)
+            Ok(Opened::plain(stream))
         })
     }
 }

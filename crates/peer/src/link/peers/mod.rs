@@ -7,6 +7,7 @@ mod book;
 mod dial;
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
@@ -24,7 +25,7 @@ use super::handshake::HandshakeError;
 use super::limits::{CONNECT_WAIT_MAX, DIAL_COURTESY, DIAL_TIME_MAX};
 use super::node::NodeId;
 
-pub use self::dial::{Address, Dial, Dialing, Stream, TcpDial};
+pub use self::dial::{Address, Dial, Dialing, Opened, Stream, TcpDial};
 
 /// Links that a request tries, when one after the other ends before the request is sent.
 const TRIES: usize = 3;
@@ -130,12 +131,14 @@ impl Peers {
         self.shared.changes.subscribe()
     }
 
-    /// Takes a stream that another node opened. Its handshake goes on in the background; beyond
-    /// [`GREETINGS_MAX`](super::limits::GREETINGS_MAX) of them the stream is closed at once.
-    pub fn accept(&self, stream: impl Stream + 'static) {
+    /// Takes a stream that another node opens from an address. Its handshake goes on in the background; beyond
+    /// [`GREETINGS_MAX`](super::limits::GREETINGS_MAX) of them, or
+    /// [`GREETINGS_OF_ADDRESS_MAX`](super::limits::GREETINGS_OF_ADDRESS_MAX) from that address, the stream is closed at
+    /// once.
+    pub fn accept(&self, from: IpAddr, opening: Dialing) {
         let (weak, endpoint) = (Arc::downgrade(&self.shared), self.shared.endpoint.clone());
         self.shared.spawn(async move {
-            let result = endpoint.accept(Box::new(stream) as Box<dyn Stream>).await;
+            let result = endpoint.accept_from(from, opening).await;
             drop(endpoint);
             if let Some(shared) = weak.upgrade() {
                 shared.hold(result);
@@ -275,8 +278,8 @@ async fn dial_once(
     dialing: Dialing,
     id: &NodeId,
 ) -> Result<(Link, Connection<Box<dyn Stream>>), HandshakeError> {
-    let stream = timeout(DIAL_TIME_MAX, dialing).await.map_err(|_| HandshakeError::TooSlow)??;
-    endpoint.dial(stream, id).await
+    let opened = timeout(DIAL_TIME_MAX, dialing).await.map_err(|_| HandshakeError::TooSlow)??;
+    endpoint.dial_opened(opened, id).await
 }
 
 /// The node with the higher id lets the other connect first, unless a request waits: two connections at once cost

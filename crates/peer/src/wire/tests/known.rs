@@ -23,11 +23,22 @@ fn texts(folder: &Path, found: &mut BTreeSet<String>) {
             let source = fs::read_to_string(&path).expect("the sources of the workspace can be read");
             for part in source.split("Overloaded").skip(1) {
                 let part = part.trim_start().strip_prefix('{').map(str::trim_start);
-                let part = part.and_then(|part| part.strip_prefix("what: \""));
-                found.extend(part.and_then(|part| part.split('"').next()).map(str::to_owned));
+                let what = part.and_then(|part| part.strip_prefix("what: "));
+                found.extend(what.and_then(|what| text_of(what, &source)));
             }
         }
     }
+}
+
+/// The text that stands there, or that of the constant whose name does.
+fn text_of(what: &str, source: &str) -> Option<String> {
+    let is_of_name = |letter: char| letter.is_ascii_uppercase() || letter == '_';
+    let text = match what.split_once(|letter| !is_of_name(letter)) {
+        Some(("", _)) => what,
+        Some((name, _)) => source.split_once(&format!("const {name}: &str ="))?.1,
+        None => return None,
+    };
+    text.trim_start().strip_prefix('"')?.split('"').next().map(str::to_owned)
 }
 
 #[test]
