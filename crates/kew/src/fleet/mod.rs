@@ -7,6 +7,7 @@ mod reports;
 mod shown;
 mod time;
 mod tls;
+mod unlinked;
 
 use std::net::{SocketAddr, TcpListener};
 use std::pin::Pin;
@@ -195,8 +196,9 @@ impl FleetNode {
         let (peers, mut tasks) = (self.links.peers().clone(), JoinSet::new());
         tasks.spawn(accept(socket, self.tls, peers.clone()));
         let (maps, shown) = watch::channel(Arc::new(FleetMap::default()));
-        tasks.spawn(follow(self.node.clone(), peers, maps));
         let log = self.log;
+        tasks.spawn(unlinked::watch(self.node.clone(), peers.clone(), log));
+        tasks.spawn(follow(self.node.clone(), peers, maps));
         let keeper = Keeper::new(&self.fleet, Arc::new(SharedHome(self.home)), move |news| tell(log, &news));
         tasks.spawn(keeper.run(shown, self.phase.subscribe(), self.handed_over));
         Ok(FleetRunning { phase: self.phase, tasks, node: self.node, _answers: self.answers })

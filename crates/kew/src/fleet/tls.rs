@@ -121,6 +121,8 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
 
+    use kew_peer::link::HandshakeError;
+
     use super::*;
 
     async fn ends(one: &PeerTls, other: &PeerTls) -> (Opened, Opened) {
@@ -156,6 +158,6 @@ mod tests {
                 plain.write_all(b"\x60\0\0\0KEWPEER\n and more").await.unwrap();
                 drop(plain);
             });
-        assert!(opened.is_err());
+        assert_eq!(opened.err().map(HandshakeError::from), Some(HandshakeError::NotAlike));
     }
 }

@@ -171,3 +171,32 @@ fn shard_whose_row_is_locked_keeps_no_other_from_answering() {
         assert!(begun.elapsed() < BACK_MAX, "the shard never went on: {}", node.errors());
     }
 }
+
+#[test]
+fn node_without_tls_and_one_with_it_say_that_they_have_no_connection_and_why() {
+    let server = PgServer::start(&["fsync=off"]).expect("PostgreSQL starts");
+    let url = server.database().expect("the server makes databases");
+    let nodes = ["off", "on"]
+        .map(|tls| Node::start_with(&url, &[("KEW_PEER", "127.0.0.1:0"), ("KEW_PEER_TLS", tls)]));
+    let begun = Instant::now();
+    let says_why = |node: &Node| node.errors().contains("only one of two nodes speaks TLS");
+    while !nodes.iter().all(says_why) {
+        let errors = nodes.each_ref().map(Node::errors);
+        assert!(begun.elapsed() < SETTLES_WITHIN, "{errors:?}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+#[test]
+fn node_that_other_machines_reach_without_tls_warns() {
+    let server = PgServer::start(&["fsync=off"]).expect("PostgreSQL starts");
+    for (peer, tls, warns) in
+        [("0.0.0.0:0", "off", true), ("0.0.0.0:0", "on", false), ("127.0.0.1:0", "off", false)]
+    {
+        let url = server.database().expect("the server makes databases");
+        let node = Node::start_with(&url, &[("KEW_PEER", peer), ("KEW_PEER_TLS", tls)]);
+        node.wait_until_ready();
+        let errors = node.errors();
+        assert_eq!(errors.contains("is not encrypted"), warns, "{peer} {tls}: {errors}");
+    }
+}

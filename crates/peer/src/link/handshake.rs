@@ -26,6 +26,9 @@ use tokio::time::timeout;
 use super::limits::{GREETING_MAX, HELLO_TIME_MAX};
 use super::node::{Node, NodeId};
 
+/// What a record of TLS begins with, an alert or a hello. As lengths they are longer than any of ours.
+const TLS_RECORDS: [[u8; 2]; 2] = [[0x15, 3], [0x16, 3]];
+
 /// What a hello begins with.
 const MAGIC: &[u8; 8] = b"KEWPEER\n";
 /// The bytes of a nonce.
@@ -96,6 +99,9 @@ pub enum HandshakeError {
     /// The other side is no Kew node.
     #[error("the other side does not speak the protocol of Kew nodes")]
     NotKew,
+    /// One side speaks TLS, and the other does not.
+    #[error("of the two sides of the connection only one speaks TLS")]
+    NotAlike,
     /// A hello or a proof has no valid form.
     #[error("the other side's handshake is malformed")]
     Malformed,
@@ -144,6 +150,8 @@ impl From<io::Error> for HandshakeError {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::UnexpectedEof => Self::Closed,
+            // What TLS says of bytes that are none of its records.
+            io::ErrorKind::InvalidData => Self::NotAlike,
             kind => Self::Io(kind),
         }
     }
@@ -336,7 +344,12 @@ async fn send<S: AsyncWrite + Unpin>(stream: &mut S, bodies: &[&[u8]]) -> Result
 
 /// Reads one body, and not a byte more: what follows the last may be a frame of the link.
 async fn receive<S: AsyncRead + Unpin>(stream: &mut S) -> Result<Bytes, HandshakeError> {
-    let length = usize::try_from(stream.read_u32_le().await?).unwrap_or(usize::MAX);
+    let mut bytes = [0; 4];
+    stream.read_exact(&mut bytes).await?;
+    if TLS_RECORDS.iter().any(|begin| bytes.starts_with(begin)) {
+        return Err(HandshakeError::NotAlike);
+    }
+    let length = usize::try_from(u32::from_le_bytes(bytes)).unwrap_or(usize::MAX);
     if length > GREETING_MAX {
         // Its first bytes are no length of ours.
         return Err(HandshakeError::NotKew);

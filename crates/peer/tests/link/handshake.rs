@@ -83,8 +83,9 @@ async fn a_node_that_connects_to_itself_notices() {
 #[tokio::test(start_paused = true)]
 async fn garbage_is_refused_at_its_first_bytes() {
     let long = vec![0x55; 100_000];
-    let requests: [&[u8]; 5] = [
+    let requests: [&[u8]; 6] = [
         b"GET / HTTP/1.1\r\nhost: b\r\n\r\n",
+        b"\x15\x03\x03\x00\x02\x02\x28",
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 a hello of TLS",
         b"\x08\x00\x00\x00KEWPEER\n",
         b"\x00\x00\x00\x00\x00\x00\x00\x00",
@@ -98,7 +99,13 @@ async fn garbage_is_refused_at_its_first_bytes() {
             drop(stranger.write_all(request).await);
         });
         let refused = refused.unwrap_err();
-        assert!(matches!(refused, HandshakeError::NotKew | HandshakeError::Malformed), "{refused:?}");
+        let is_tls = request.get(1) == Some(&3);
+        let is_named = match refused {
+            HandshakeError::NotAlike => is_tls,
+            HandshakeError::NotKew | HandshakeError::Malformed => !is_tls,
+            _ => false,
+        };
+        assert!(is_named, "{refused:?}");
         assert_eq!(begun.elapsed(), Duration::ZERO);
         let mut answer = Vec::new();
         stranger.read_to_end(&mut answer).await.unwrap();
