@@ -1,8 +1,9 @@
-//! Figures of queues over time, from looks every five seconds: rates of all queues, and samples of those in use.
+//! Figures of queues over time, from looks every five seconds: rates of all queues, and samples of some.
 //!
 //! Memory is fixed: samples are kept for a bounded number of queues, each in three rings of ever coarser steps that
-//! reach back 15 minutes, 4 hours and 7 days. The queue that was used longest ago makes room, unless it was used in the
-//! last few looks: while more queues are busy than have samples, those that have them keep them.
+//! reach back 15 minutes, 4 hours and 7 days. While there is room every queue has samples: one that nobody uses may have
+//! messages that grow old. The queue that was used longest ago makes room for one that is used, unless it was used in
+//! the last few looks: while more queues are busy than have samples, those that have them keep them.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -180,14 +181,14 @@ impl Kept {
             series.used = if is_used { now } else { series.used };
             return Some(came);
         }
-        if !is_used {
-            return None;
-        }
-        if !self.make_room(now) {
+        let has_place = if is_used { self.make_room(now) } else { self.series.len() < QUEUES_MAX };
+        if !has_place {
             return None;
         }
         let are_all_new = came.leased == traffic.leased;
-        self.series.insert(queue, Series::new(now, are_all_new.then(Waits::default)));
+        let mut series = Series::new(now, are_all_new.then(Waits::default));
+        series.used = if is_used { now } else { Duration::ZERO };
+        self.series.insert(queue, series);
         Some(came)
     }
 
@@ -399,6 +400,16 @@ mod tests {
         let mut sampled: Vec<QueueId> = kept.series.keys().copied().collect();
         sampled.sort_unstable();
         sampled
+    }
+
+    #[test]
+    fn a_queue_that_nobody_uses_has_samples_while_there_is_room() {
+        let mut kept = Kept::default();
+        assert_eq!(look_at_all(&mut kept, 0..300, 0, 7).len(), QUEUES_MAX);
+        assert_eq!(look_at_all(&mut kept, 0..300, 5, 7), (0..256).map(QueueId).collect::<Vec<_>>());
+        // One that is used takes the place of one that is not.
+        look_at_all(&mut kept, 1_000..1_001, 20, 7);
+        assert!(look_at_all(&mut kept, 1_000..1_001, 25, 8).contains(&QueueId(1_000)));
     }
 
     #[test]
