@@ -129,7 +129,7 @@ fn the_example_with_containers_uses_settings_that_there_are() {
         .chain([("KEW_NODE", "one".to_owned())])
         .collect();
     let variables: Vec<(&str, &str)> = settings.iter().map(|(key, value)| (*key, value.as_str())).collect();
-    assert_eq!(variables.len(), 8, "{variables:?}");
+    assert_eq!(variables.len(), 9, "{variables:?}");
     let (code, shown, errors) = printed(&["--print-config"], &variables);
     assert_eq!(code, Some(0), "{errors}");
     for (key, _) in variables {
