@@ -35,9 +35,8 @@ const LONG: Counts = &[
 /// Clients that play over PostgreSQL in a short run, one of each dialect.
 const ON_POSTGRES: &[&str] = &["boto3", "azure-python", "cloudflare-typescript"];
 
-/// Clients that play over three nodes in a short run: one of a dialect, and all dialects on one queue. Those that move
-/// messages between queues fail there until messages are moved between shards; a long run plays all.
-const ON_NODES: &[&str] = &["azure-python", "dialects"];
+/// Clients that play over three nodes in a short run: one of each dialect, and all dialects on one queue.
+const ON_NODES: &[&str] = &["boto3", "azure-python", "cloudflare-typescript", "dialects"];
 
 /// Cases that are made up for each operation of the admin API in a long run.
 const FUZZED_CASES: &str = "300";

@@ -7,7 +7,8 @@ use bytes::Bytes;
 use crate::event::{Failure, Tag};
 use crate::{
     AccountId, Content, DeduplicationId, DocumentKey, GroupId, LeaseTerms, LeaseToken, MessageId, NewMessage,
-    OwnerId, Policy, QueueId, QueueKey, ReceiptRule, Sequence, TaskId, Text, Timestamp, WhenFree,
+    OwedMessage, OwnerId, Policy, QueueId, QueueKey, ReceiptRule, Sequence, TaskId, Text, Timestamp,
+    WhenFree,
 };
 
 /// See [`crate::Command::CreateQueue`].
@@ -407,4 +408,44 @@ pub struct History {
     pub queue: QueueId,
     /// Which message.
     pub sequence: Sequence,
+}
+
+/// See [`crate::Command::Carry`].
+#[derive(Clone, Copy, Debug)]
+pub struct Carry {
+    /// The outbox.
+    pub outbox: QueueId,
+    /// Maximum number of messages.
+    pub max: u32,
+    /// Maximum bytes of bodies, all messages together; the first message always fits.
+    pub body_bytes_max: u64,
+}
+
+/// See [`crate::Command::Bring`].
+#[derive(Clone, Debug)]
+pub struct Bring {
+    /// The queue that they are for.
+    pub target: QueueId,
+    /// The outbox that they are in.
+    pub outbox: QueueId,
+    /// The next messages of the outbox, in its order, none left out.
+    pub messages: Vec<OwedMessage>,
+}
+
+/// See [`crate::Command::Settle`].
+#[derive(Clone, Copy, Debug)]
+pub struct Settle {
+    /// The outbox.
+    pub outbox: QueueId,
+    /// The last message that the target has.
+    pub through: Sequence,
+}
+
+/// See [`crate::Command::TakeBack`].
+#[derive(Clone, Copy, Debug)]
+pub struct TakeBack {
+    /// The outbox.
+    pub outbox: QueueId,
+    /// Maximum number of messages.
+    pub max: u32,
 }

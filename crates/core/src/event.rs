@@ -116,6 +116,14 @@ impl Event {
             _ => None,
         }
     }
+
+    /// Where the message came from by this event, if it entered its queue from another.
+    pub fn came_from(&self) -> Option<(QueueId, Sequence)> {
+        match self.kind {
+            EventKind::Arrived { from, sequence } => Some((from, sequence)),
+            _ => None,
+        }
+    }
 }
 
 /// What happened.

@@ -13,6 +13,7 @@ pub mod lease;
 pub mod message;
 pub mod model;
 pub mod outcome;
+pub mod owed;
 pub mod own;
 pub mod pause;
 pub mod queue;
@@ -34,6 +35,7 @@ pub use id::{
 };
 pub use lease::{LeaseTerms, LeaseToken, ReceiptRule, Return, WhenFree};
 pub use message::{Content, ContentType, Expiry, Message, MoveReason, NewMessage, Origin, State};
+pub use owed::{OwedMessage, Owing};
 pub use pause::Pause;
 pub use queue::{
     ByName, Carries, Counts, DeadLetterAction, DeadLetterRule, DeduplicationScope, DocumentKey, Policy,

@@ -1,8 +1,8 @@
-//! Documents that a store keeps about itself: under an account that no user has.
+//! What a store keeps about itself: documents and queues of an account that no user has.
 
 use bytes::Bytes;
 
-use crate::{AccountId, DocumentKey, Timestamp};
+use crate::{AccountId, DocumentKey, QueueId, QueueKey, Timestamp};
 
 /// Their account.
 pub const OWN_ACCOUNT: AccountId = AccountId(u64::MAX);
@@ -30,4 +30,39 @@ pub fn write_imported(at: Timestamp) -> Bytes {
 /// The instant in that document, if it is one.
 pub fn read_imported(bytes: &[u8]) -> Option<Timestamp> {
     bytes.try_into().ok().map(|bytes| Timestamp(u64::from_be_bytes(bytes)))
+}
+
+/// What the name of an outbox begins with.
+const OUTBOX: &str = "owed-to-";
+
+/// The name of the queue in which a shard keeps messages for a queue of another shard.
+pub fn outbox(target: QueueId) -> QueueKey {
+    QueueKey::new(OWN_ACCOUNT, "", &format!("{OUTBOX}{}", target.0))
+}
+
+/// The queue that the messages of an outbox are for; `None` if a queue of this name is none.
+pub fn owed_to(key: &QueueKey) -> Option<QueueId> {
+    let number = (key.account == OWN_ACCOUNT).then(|| key.name.strip_prefix(OUTBOX))??;
+    number.parse().ok().map(QueueId)
+}
+
+/// The owner of the documents that say how far the messages of outboxes came into queues of a shard.
+pub const CAME: &str = "came";
+
+/// How far the messages of an outbox came into a queue. It outlives the queue, until the outbox is empty: what came is
+/// not to come back.
+pub fn came(target: QueueId, outbox: QueueId) -> DocumentKey {
+    DocumentKey::new(CAME, &format!("{}/{}", target.0, outbox.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outbox_tells_whom_it_is_for() {
+        assert_eq!(owed_to(&outbox(QueueId(19))), Some(QueueId(19)));
+        assert_eq!(owed_to(&QueueKey::new(AccountId(1), "", "owed-to-19")), None);
+        assert_eq!(owed_to(&QueueKey::new(OWN_ACCOUNT, "", "owed-to-x")), None);
+    }
 }

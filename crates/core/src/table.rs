@@ -9,15 +9,15 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::command::{
-    Ack, Browse, ContinueMove, CreateQueue, DeleteQueue, Documents, Extend, FirstSend, Groups, History,
-    Identify, Lease, ListMoves, MoveChosen, Note, Peek, Promote, Purge, PutDocuments, Release, ReleaseOwners,
-    Send, StartMove, Trace, UpdateQueue, Withdraw,
+    Ack, Bring, Browse, Carry, ContinueMove, CreateQueue, DeleteQueue, Documents, Extend, FirstSend, Groups,
+    History, Identify, Lease, ListMoves, MoveChosen, Note, Peek, Promote, Purge, PutDocuments, Release,
+    ReleaseOwners, Send, Settle, StartMove, TakeBack, Trace, UpdateQueue, Withdraw,
 };
 use crate::outcome::{Extended, First, GroupPage, Leased, Page, Sent, Trail};
 use crate::rules::retention::ExpiryHold;
 use crate::{
-    Counts, DocumentKey, Event, LeaseToken, Message, MessageId, MoveTask, Queue, QueueId, RuleError,
-    Sequence, TaskId, Timestamp,
+    Counts, DocumentKey, Event, LeaseToken, Message, MessageId, MoveTask, OwedMessage, Owing, Queue, QueueId,
+    RuleError, Sequence, TaskId, Timestamp,
 };
 
 /// A command whose input and answer have their own types. The types that implement it are in [`ask`].
@@ -49,6 +49,9 @@ pub enum Records {
     /// They are synced.
     Synced,
 }
+
+/// The room of one record that names a thousand messages.
+const SETTLED_ENTRIES: u64 = 16;
 
 #[cold]
 fn mismatch(command: &str, outcome: &Outcome) -> ! {
@@ -194,6 +197,14 @@ table! {
         Documents(Vec<(DocumentKey, Bytes)>);
         /// What happened, oldest first.
         History(Vec<Event>);
+        /// All outboxes.
+        Owing(Vec<Owing>);
+        /// The next messages of an outbox; maybe none.
+        Owed(Vec<OwedMessage>);
+        /// The last message of an outbox that its target has; `None` if the target is gone and had none of these.
+        Brought(Option<Sequence>);
+        /// Number of messages that went back.
+        TakenBack(u32);
         /// Done; nothing to say.
         Done;
     }
@@ -262,5 +273,18 @@ table! {
         Documents(documents: Documents) => Documents(Vec<(DocumentKey, Bytes)>), looks, nothing;
         /// What happened to one message.
         History(history: History) => History(Vec<Event>), looks, nothing;
+        /// Lists the outboxes: where messages for queues of other shards are.
+        Owing => Owing(Vec<Owing>), looks, nothing;
+        /// Shows the next messages of an outbox. Its answer waits until they are durable there: what is carried is
+        /// never forgotten where it came from. One that cannot be read goes back to its queue.
+        Carry(carry: Carry) => Owed(Vec<OwedMessage>), writes (u64::from(carry.max)), synced;
+        /// Takes messages of an outbox into the queue that they are for. One that came before is passed over. Without
+        /// messages it says that none is owed: where the queue is gone, what is known of the outbox is forgotten.
+        Bring(bring: Bring) => Brought(Option<Sequence>), writes (bring.messages.len() as u64 + 1), synced;
+        /// Takes messages out of an outbox that their target has.
+        Settle(settle: Settle) => Done, writes (SETTLED_ENTRIES), synced;
+        /// The target of an outbox is gone: its messages go back to the queues they left. An outbox that is
+        /// empty already goes away.
+        TakeBack(back: TakeBack) => TakenBack(u32), writes (8 * u64::from(back.max) + 1), synced;
     }
 }

@@ -45,6 +45,13 @@ fn is_move(event: &Event) -> bool {
     )
 }
 
+/// Why it was delivered after a task or a person moved it.
+const MOVED: &str = "It was moved here from another queue.";
+
+fn is_redrive(event: &Event) -> bool {
+    matches!(event.kind, EventKind::Redriven { .. })
+}
+
 fn is_failure(event: &Event) -> bool {
     matches!(event.kind, EventKind::Failed { .. })
 }
@@ -62,7 +69,9 @@ fn because(events: &[Event]) -> String {
     let holder = lease.map_or(String::new(), |(_, by, _)| named(by));
     for event in events.iter().rev() {
         match event.kind {
-            EventKind::Redriven { .. } => return "It was moved here from another queue.".into(),
+            EventKind::Redriven { .. } => return MOVED.into(),
+            // From another shard: that it was moved by hand is told by an event there.
+            EventKind::Arrived { .. } if events.iter().any(is_redrive) => return MOVED.into(),
             EventKind::Arrived { .. } | EventKind::DeadLettered { .. } => {
                 return "It was leased as often as its queue allows and came here as a dead letter.".into();
             }

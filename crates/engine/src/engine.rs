@@ -19,6 +19,7 @@ use tokio::time::Instant;
 use crate::EngineError;
 use crate::busy::{Busy, Work};
 use crate::leap::Expiry;
+use crate::notice::Notice;
 use crate::options::Options;
 use crate::pauses::Pauses;
 use crate::snapshot::{Listing, QueueName, Snapshots, WideListing};
@@ -210,6 +211,24 @@ impl Engine {
     /// Figures for the metrics.
     pub fn stats(&self) -> &Stats {
         &self.stats
+    }
+
+    /// Notes how many messages are on their way to other shards now.
+    pub fn note_owed(&self, messages: u64) {
+        self.stats.owed_messages.set(messages);
+    }
+
+    /// Notes messages that were carried to another shard.
+    pub fn note_carried(&self, messages: u64) {
+        self.stats.carried_messages.add(messages);
+    }
+
+    /// Tells an operator whether messages for a queue of another shard can be carried there.
+    pub fn tell_of_carrying(&self, target: QueueId, failed: Option<EngineError>) {
+        (self.options.notices)(match failed {
+            Some(error) => Notice::NotCarried(target, error),
+            None => Notice::CarriedAgain(target),
+        });
     }
 
     /// What has happened in all queues since the store was opened.

@@ -13,9 +13,13 @@ use crate::timers::either;
 use crate::{Engine, EngineError};
 use kew_core::command::{ContinueMove, ListMoves};
 use kew_core::{MoveTask, QueueId, RuleError, TaskId, TaskState, Timestamp, ask};
+use kew_store::error::OWED_AHEAD;
 
 /// How long a task rests, in engine time, after the store could not go on with it.
 const REST_AFTER_FAILURE: Duration = Duration::from_secs(1);
+
+/// How long a task rests, in engine time, that is far ahead of those who carry its messages to another shard.
+const REST_WHILE_AHEAD: Duration = Duration::from_millis(20);
 
 impl Engine {
     /// Drives the move tasks until [`Engine::shutdown`]. The builder of the engine spawns it once and joins it.
@@ -92,6 +96,9 @@ impl Engine {
             }
             // Completed, failed, or cancelled by somebody: the store remembers which.
             Ok(_) | Err(EngineError::Rule(RuleError::TaskNotFound)) => drop(runs.remove(&id)),
+            Err(EngineError::Overloaded { what: OWED_AHEAD }) => {
+                pace.rest_until(self.now().plus(REST_WHILE_AHEAD));
+            }
             Err(error) => {
                 pace.rest_until(self.now().plus(REST_AFTER_FAILURE));
                 (self.options.notices)(Notice::MoveFailed(id, error));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kew_core::TaskId;
+use kew_core::{QueueId, TaskId};
 use kew_store::StoreError;
 
 use crate::EngineError;
@@ -46,4 +46,8 @@ pub enum Notice {
     MovesUnknown(EngineError),
     /// A move task could not go on for now.
     MoveFailed(TaskId, EngineError),
+    /// Messages for a queue of another shard could not be carried there for a while; it is tried again.
+    NotCarried(QueueId, EngineError),
+    /// They can be carried again.
+    CarriedAgain(QueueId),
 }

@@ -13,8 +13,8 @@ use kew_core::command::{
 use kew_core::event::Tag;
 use kew_core::outcome::{Extended, First, GroupPage, Trail};
 use kew_core::{
-    DeduplicationId, Event, EventKind, Failure, GroupId, LeaseToken, MessageId, Policy, Queue, QueueId,
-    ReceiptRule, RuleError, Sequence, Timestamp, WhenFree, ask, own,
+    DeduplicationId, Event, Failure, GroupId, LeaseToken, MessageId, Policy, Queue, QueueId, ReceiptRule,
+    RuleError, Sequence, Timestamp, WhenFree, ask, own,
 };
 
 use crate::{Engine, EngineError};
@@ -159,6 +159,8 @@ impl Engine {
         }
         found.truncate(TIMELINE_MAX);
         found.reverse();
+        // Each shard tells its own, one after the other.
+        found.sort_by_key(|event| event.at);
         Ok(found)
     }
 
@@ -186,12 +188,10 @@ impl Engine {
 
 /// The other messages that an event leads to.
 fn links(event: &Event) -> impl Iterator<Item = (QueueId, Sequence)> + use<> {
-    let from = match event.kind {
-        EventKind::Arrived { from, sequence } => Some((from, sequence)),
-        _ => None,
-    };
-    let moved = event.moved_to().map(|to| [to, (event.queue, event.sequence)]);
-    moved.into_iter().flatten().chain(from)
+    let here = (event.queue, event.sequence);
+    let moved = event.moved_to().map(|to| [to, here]);
+    let came = event.came_from().map(|from| [from, here]);
+    moved.into_iter().chain(came).flatten()
 }
 
 /// The answer to the one entry that was asked for.

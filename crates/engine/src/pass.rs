@@ -344,6 +344,8 @@ impl Effect {
             Command::Release(release) => Self::MakesRoom(release.queue),
             Command::Purge(purge) => Self::MakesRoom(purge.queue),
             Command::Send(_)
+            | Command::Bring(_)
+            | Command::TakeBack(_)
             | Command::Lease(_)
             | Command::ReleaseOwners(_)
             | Command::ContinueMove(_)
@@ -362,6 +364,9 @@ impl Effect {
             | Command::CancelMove(_)
             | Command::ListMoves(_)
             | Command::Queues
+            | Command::Owing
+            | Command::Carry(_)
+            | Command::Settle(_)
             | Command::PutDocuments(_)
             | Command::Documents(_)
             | Command::History(_) => Self::None,

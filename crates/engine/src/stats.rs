@@ -21,6 +21,10 @@ pub struct Stats {
     pub due_steps: Counter,
     /// Steps handed to the store, of all kinds.
     pub store_steps: Counter,
+    /// Messages that left shards of this node for other shards, and have not arrived: as of the last look.
+    pub owed_messages: Counter,
+    /// Messages that were carried from shards of this node to other shards.
+    pub carried_messages: Counter,
 }
 
 /// One figure.

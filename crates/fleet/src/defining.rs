@@ -6,11 +6,12 @@
 //! Before the answer, every node that is heard of shows the queue as it is now: also where the asker went away, and
 //! where it is not clear yet whether the step will last.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use kew_core::command::{CreateQueue, DeleteQueue, UpdateQueue};
-use kew_core::{Command, DeadLetterAction, Outcome, Pause, QueueKey, ShardId, Timestamp};
+use kew_core::{Command, DeadLetterAction, Outcome, Pause, QueueId, QueueKey, RuleError, ShardId, Timestamp};
 use kew_engine::{Engine, EngineError};
 use kew_store::StoreError;
 
@@ -24,9 +25,16 @@ const SHARDS_TRIED: usize = 4;
 /// The pause before it is tried again to release names.
 const RELEASES_AGAIN: Duration = Duration::from_millis(500);
 
+/// How often it is tried to have a rule follow a rename, and the pause in between.
+const FOLLOWS_TRIED: usize = 8;
+const FOLLOWS_AGAIN: Duration = Duration::from_millis(50);
+
+/// What a queue's definition comes to.
+type Defined = Result<Outcome, StoreError>;
+
 impl Inner {
     /// Makes, changes or deletes a queue wherever its shard is kept.
-    pub(crate) async fn define(self: Arc<Self>, command: Command) -> Result<Outcome, StoreError> {
+    pub(crate) async fn define(self: Arc<Self>, command: Command) -> Defined {
         let mut shard = match &command {
             Command::CreateQueue(create) => self.shard_for(create),
             Command::UpdateQueue(update) => self.places.count.of_queue(update.queue),
@@ -43,6 +51,11 @@ impl Inner {
             }
         }
         Err(away("no node keeps the shard of the queue"))
+    }
+
+    /// The same within another definition: boxed, since a future cannot hold one of its own kind.
+    fn define_within(self: Arc<Self>, command: Command) -> Pin<Box<dyn Future<Output = Defined> + Send>> {
+        Box::pin(self.define(command))
     }
 
     /// The shard of a new queue: that of its name where that is known, that of the queue its dead letters go to, or
@@ -78,22 +91,78 @@ impl Inner {
         shard: ShardId,
         command: Command,
     ) -> Result<Outcome, Refusal> {
-        self.must_stay_within(shard, &command)?;
         let one_at_a_time = self.directory.naming(shard).await;
         self.must_keep(shard)?;
         let ends = || Refusal::Store(away("the node ends"));
         let (engine, event_loop) = (self.engine().ok_or_else(ends)?, self.event_loop().ok_or_else(ends)?);
         let fleet = Arc::clone(self);
         let defined = event_loop.spawn(async move {
-            let _one_at_a_time = one_at_a_time;
-            match command {
+            let mut renamed = None;
+            let done = match command {
                 Command::CreateQueue(create) => fleet.create_here(&engine, shard, create).await,
-                Command::UpdateQueue(update) => fleet.update_here(&engine, shard, update).await,
+                Command::UpdateQueue(update) => fleet.update_here(&engine, shard, update, &mut renamed).await,
                 Command::DeleteQueue(delete) => fleet.delete_here(&engine, shard, delete).await,
                 _ => Err(Refusal::Store(away("only queues are defined"))),
+            };
+            drop(one_at_a_time);
+            if let Some((old, new)) = renamed {
+                fleet.rules_follow(&engine, shard, &old, &new).await?;
             }
+            done
         });
         defined.await.unwrap_or_else(|_| Err(ends()))
+    }
+
+    /// The rules of queues in other shards follow a rename, one after the other; those of its own shard have followed
+    /// it in the same step.
+    async fn rules_follow(
+        self: &Arc<Self>,
+        engine: &Engine,
+        shard: ShardId,
+        old: &QueueKey,
+        new: &QueueKey,
+    ) -> Result<(), Refusal> {
+        let mut after: Option<Arc<str>> = None;
+        loop {
+            let some = engine.dead_letter_sources(old, after.as_deref(), PAGE);
+            let Some(last) = some.last() else { return Ok(()) };
+            after = Some(Arc::clone(&last.key.name));
+            for other in some.iter().filter(|other| self.places.count.of_queue(other.id) != shard) {
+                self.follow_rename(engine, other.id, old, new).await.map_err(Refusal::Store)?;
+            }
+        }
+    }
+
+    /// The rule of a queue in another shard follows a rename, if it names the queue.
+    async fn follow_rename(
+        self: &Arc<Self>,
+        engine: &Engine,
+        queue: QueueId,
+        old: &QueueKey,
+        new: &QueueKey,
+    ) -> Result<(), StoreError> {
+        for _ in 0..FOLLOWS_TRIED {
+            let Some(known) = engine.queue_by_id(queue) else { return Ok(()) };
+            let mut policy = known.policy.clone();
+            match policy.dead_letters.as_deref_mut().map(|rule| &mut rule.then) {
+                Some(DeadLetterAction::MoveTo(key)) if *key == *old => *key = new.clone(),
+                _ => return Ok(()),
+            }
+            let update = UpdateQueue {
+                queue,
+                if_version: Some(known.version),
+                policy: Some(policy),
+                documents: Vec::new(),
+                rename: None,
+            };
+            match Arc::clone(self).define_within(Command::UpdateQueue(update)).await {
+                Ok(_) | Err(StoreError::Rule(RuleError::QueueNotFound)) => return Ok(()),
+                // Another change came between the look and the step, and is shown in a moment.
+                Err(StoreError::Rule(RuleError::VersionChanged)) => tokio::time::sleep(FOLLOWS_AGAIN).await,
+                Err(error) => return Err(error),
+            }
+        }
+        Err(away("it was renamed, but a rule of another queue still names it by its old name"))
     }
 
     async fn create_here(
@@ -115,11 +184,13 @@ impl Inner {
         done.map_err(refusal)
     }
 
+    /// A queue that has another name afterwards is noted in `was_renamed`, with the old name and the new one.
     async fn update_here(
         self: &Arc<Self>,
         engine: &Engine,
         shard: ShardId,
         update: UpdateQueue,
+        was_renamed: &mut Option<(QueueKey, QueueKey)>,
     ) -> Result<Outcome, Refusal> {
         let (queue, before) = (update.queue, engine.queue_by_id(update.queue));
         let renamed = update.rename.clone();
@@ -134,6 +205,7 @@ impl Inner {
             (Ok(_), Some(before), Some(key)) if before.key != key => {
                 self.tell_of_sources(engine, shard, &key).await;
                 self.release(shard, &before.key).await;
+                *was_renamed = Some((before.key.clone(), key));
             }
             // The ledger has the last word: a name that it refused belongs to no queue, or to its old one.
             (Err(EngineError::Rule(_)), _, Some(key)) if engine.queue(&key).is_none() => {
@@ -197,37 +269,6 @@ impl Inner {
                 }
             }
         }
-    }
-
-    /// Refuses what would move messages from one shard to another: that is not built yet, and a rule that is accepted
-    /// and not followed would be worse.
-    pub(crate) fn must_stay_within(&self, shard: ShardId, command: &Command) -> Result<(), Refusal> {
-        let policy = match command {
-            Command::CreateQueue(create) => Some(&create.policy),
-            Command::UpdateQueue(update) => update.policy.as_ref(),
-            _ => None,
-        };
-        let by_rule =
-            policy.and_then(|policy| policy.dead_letters.as_deref()).and_then(|rule| match &rule.then {
-                DeadLetterAction::MoveTo(key) => Some(key),
-                _ => None,
-            });
-        let by_task = match command {
-            Command::StartMove(start) => start.destination.as_ref(),
-            Command::MoveChosen(chosen) => chosen.destination.as_ref(),
-            _ => None,
-        };
-        let Some(engine) = self.engine() else { return Ok(()) };
-        for key in by_rule.into_iter().chain(by_task) {
-            let to = engine.queue(key).map(|queue| self.places.count.of_queue(queue.id));
-            if let Some(to) = to.filter(|to| *to != shard) {
-                return Err(Refusal::Store(away(&format!(
-                    "the queue {} is in shard {to}: messages of shard {shard} are not moved there yet",
-                    key.name
-                ))));
-            }
-        }
-        Ok(())
     }
 
     async fn claim(&self, shard: ShardId, key: &QueueKey) -> Result<(), Refusal> {

@@ -12,6 +12,7 @@ use kew_core::{
 use kew_engine::Engine;
 use kew_store::{Freed, Store, StoreError, Submission};
 use parking_lot::{Mutex, RwLock};
+use tokio::sync::Notify;
 
 use crate::asking;
 use crate::commits::Commits;
@@ -61,6 +62,8 @@ impl Fleet {
             orders: Mutex::default(),
             by_hand: AtomicBool::new(false),
             shows: OnceLock::new(),
+            owed: Notify::new(),
+            knew_all: AtomicBool::new(false),
         }))
     }
 
@@ -141,16 +144,22 @@ impl Inner {
             Command::ListMoves(list) => list.source.map_or(Reach::Around, of),
             Command::Trace(_) => Reach::Around,
             Command::PutDocuments(_) | Command::Documents(_) => Reach::One(ShardId::OF_ACCOUNTS),
-            Command::ReleaseOwners(_) | Command::HoldExpiry(_) | Command::Due | Command::Queues => {
-                Reach::EachHere
-            }
+            Command::Carry(carry) => of(carry.outbox),
+            Command::Bring(bring) => of(bring.target),
+            Command::Settle(settle) => of(settle.outbox),
+            Command::TakeBack(back) => of(back.outbox),
+            Command::ReleaseOwners(_)
+            | Command::HoldExpiry(_)
+            | Command::Due
+            | Command::Queues
+            | Command::Owing => Reach::EachHere,
         }
     }
 
     /// Takes a step in each shard that is kept here. A shard that refuses rests for a while, and holds no other up.
     fn step_each(&self, now: Timestamp, command: &Command) -> Submission {
         let (mut freed, mut late) = (Freed::new(), None);
-        let mut queues = Vec::new();
+        let (mut queues, mut owing) = (Vec::new(), Vec::new());
         for (shard, store) in &*self.places.all_here() {
             let (shard, store) = (*shard, &**store);
             if matches!(command, Command::Due) && !self.resting.is_due(shard, store, now) {
@@ -164,9 +173,11 @@ impl Inner {
                 Command::HoldExpiry(hold) => self.holds.hold((shard, store), now, *hold),
                 _ => store.step(now, command),
             };
+            self.note_owed(&submission);
             freed.extend_from_slice(&submission.freed);
             match submission.peek() {
                 Some(Outcome::Queues(some)) => queues.extend(some.iter().cloned()),
+                Some(Outcome::Owing(some)) => owing.extend_from_slice(some),
                 Some(_) => {}
                 None if submission.is_put_off() => late = late.or(Some(submission)),
                 None => {
@@ -179,8 +190,11 @@ impl Inner {
         if let Some(late) = late {
             return late.freeing(freed);
         }
-        let outcome =
-            if matches!(command, Command::Queues) { Outcome::Queues(queues) } else { Outcome::Done };
+        let outcome = match command {
+            Command::Queues => Outcome::Queues(queues),
+            Command::Owing => Outcome::Owing(owing),
+            _ => Outcome::Done,
+        };
         Submission::settled(Ok(outcome)).freeing(freed)
     }
 
@@ -216,10 +230,12 @@ impl Store for Fleet {
     fn step(&self, now: Timestamp, command: &Command) -> Submission {
         match self.0.reach(command) {
             Reach::One(shard) => match self.0.places.here(shard) {
-                Some(store) => match self.0.must_stay_within(shard, command) {
-                    Err(kew_peer::Refusal::Store(error)) => Submission::settled(Err(error)),
-                    _ => self.0.holds.before_step(shard, &*store).unwrap_or_else(|| store.step(now, command)),
-                },
+                Some(store) => {
+                    let submission =
+                        self.0.holds.before_step(shard, &*store).unwrap_or_else(|| store.step(now, command));
+                    self.0.note_owed(&submission);
+                    submission
+                }
                 None => {
                     let request = Request::Step { shard, command: command.clone() };
                     Submission::remote(asking::outcome(Arc::clone(&self.0), shard, request))

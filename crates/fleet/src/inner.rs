@@ -1,14 +1,16 @@
 //! What one node of a fleet knows and reaches. The steps that are taken with it stand in the files of their subjects.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use kew_core::{Queue, QueueKey, ShardId};
 use kew_engine::Engine;
+use kew_store::{SOMETHING_IS_OWED, Submission};
 use parking_lot::{Mutex, RwLock};
 use tokio::runtime::Handle;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::commits::Commits;
@@ -49,6 +51,10 @@ pub(crate) struct Inner {
     pub(crate) commits: Commits,
     /// Guards the nodes that are about to stop, and when each said so; held for a moment.
     pub(crate) leaving: Mutex<BTreeMap<NodeId, Instant>>,
+    /// Rings when a shard of this node left messages for another shard.
+    pub(crate) owed: Notify,
+    /// Whether every queue was known when this was last looked at: asked where no lock may be taken.
+    pub(crate) knew_all: AtomicBool,
 }
 
 impl Inner {
@@ -74,5 +80,16 @@ impl Inner {
             *node == self.me || map.node(node).is_some() || said.elapsed() <= REMEMBERED_FOR
         });
         leaving.keys().cloned().collect()
+    }
+
+    pub(crate) fn knew_all(&self) -> bool {
+        self.knew_all.load(Ordering::Acquire)
+    }
+
+    /// Has what a step left for another shard carried there.
+    pub(crate) fn note_owed(&self, submission: &Submission) {
+        if submission.freed.contains(&SOMETHING_IS_OWED) {
+            self.owed.notify_one();
+        }
     }
 }

@@ -4,6 +4,7 @@ use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use kew_core::{QueueId, ShardId, Text};
@@ -13,6 +14,7 @@ use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 
 use crate::bringing::{Ready, bring, hold_expiry};
+use crate::carrying::Others;
 use crate::contracts::{Home, Kept};
 use crate::fleet::Fleet;
 use crate::inner::Inner;
@@ -109,6 +111,7 @@ impl Keeper {
         let mut beside = JoinSet::new();
         beside.spawn(Arc::clone(&self.fleet).stay_informed());
         beside.spawn(Arc::clone(&self.fleet).release_later());
+        beside.spawn(Arc::clone(&self.fleet).carry_owed());
         loop {
             tokio::select! {
                 biased;
@@ -124,6 +127,7 @@ impl Keeper {
             self.fleet.directory.map_read(map.read_at);
             self.drop_lost();
             self.follow(&map);
+            self.fleet.knew_all.store(self.fleet.knows_all(), Ordering::Release);
             let phase = *phase.borrow();
             match phase {
                 Phase::Staying => self.act(&map),
@@ -266,6 +270,7 @@ impl Keeper {
             Done::ToldOfLeaving => self.told_of_leaving = Some(true),
             // It goes on counting as being opened until it is ready.
             Done::Opened(shard, Ok(Some(kept))) => {
+                kept.store.know_others(Arc::new(Others(Arc::downgrade(&self.fleet))));
                 let (fleet, store) = (Arc::clone(&self.fleet), Arc::clone(&kept.store));
                 let done = self.done.0.clone();
                 let brought = tokio::spawn(bring(fleet, shard, store));
@@ -310,6 +315,7 @@ impl Keeper {
         brought.hold = hold_expiry(&engine, &*store);
         self.fleet.places.set(shard, Place::Here(store));
         engine.shard_came(&brought, self.is_of(shard));
+        self.fleet.owed.notify_one();
         (self.tell)(ShardNews::Came(shard));
     }
 

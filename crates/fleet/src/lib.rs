@@ -15,6 +15,7 @@
 mod ahead;
 mod asking;
 mod bringing;
+mod carrying;
 mod commits;
 mod committing;
 mod contracts;

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 
 use kew_core::rules::retention::ExpiryHold;
 use kew_core::{Command, Departures, QueueId, Tally, Timestamp, Traffic, Waits};
-use kew_store::{Gate, Store, StoreError, Submission, Through};
+use kew_store::{Elsewhere, Gate, Store, StoreError, Submission, Through};
 use kew_store_log::LogStore;
 
 use crate::Tenure;
@@ -126,6 +126,10 @@ impl Store for PgStore {
 
     fn traffic(&self, queues: &[QueueId]) -> Vec<Traffic> {
         self.store.traffic(queues)
+    }
+
+    fn know_others(&self, elsewhere: Arc<dyn Elsewhere>) {
+        self.store.know_others(elsewhere);
     }
 
     fn health(&self) -> Result<(), StoreError> {

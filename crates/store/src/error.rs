@@ -3,6 +3,9 @@
 use kew_core::RuleError;
 use thiserror::Error;
 
+/// What a move task waits for that has left many messages for another shard.
+pub const OWED_AHEAD: &str = "the number of messages owed to another shard";
+
 /// A step that was not done, by what the caller does about it.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum StoreError {

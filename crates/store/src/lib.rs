@@ -6,21 +6,24 @@
 
 #[cfg(feature = "contract")]
 pub mod contract;
+pub mod elsewhere;
 pub mod error;
 pub mod ledger;
 pub mod memory;
 pub mod submission;
 pub mod token;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use kew_core::command::Lease;
 use kew_core::rules::retention::ExpiryHold;
 use kew_core::{Command, Departures, Pause, QueueId, ShardId, Tally, Timestamp, Traffic, Waits};
 
+pub use elsewhere::Elsewhere;
 pub use error::StoreError;
 pub use memory::MemoryStore;
-pub use submission::{BatchNumber, Freed, Gate, Submission, Through, Unread, Wait};
+pub use submission::{BatchNumber, Freed, Gate, SOMETHING_IS_OWED, Submission, Through, Unread, Wait};
 
 /// A place that keeps queues and their messages.
 ///
@@ -121,6 +124,11 @@ pub trait Store: Send + Sync {
     fn keeps(&self, queue: QueueId) -> bool {
         let _all_are_kept = queue;
         true
+    }
+
+    /// From now on queues of other shards are found there. A store that has no others has no use for it.
+    fn know_others(&self, elsewhere: Arc<dyn Elsewhere>) {
+        drop(elsewhere);
     }
 
     /// Whether every queue is known that there is. Where it is not, one that is not found may have been made by another

@@ -11,11 +11,11 @@ use kew_core::{
 };
 use parking_lot::Mutex;
 
-use crate::ledger::change::Change;
+use crate::ledger::change::{Brought, Change};
 use crate::ledger::dedup::PUT_AWAY_BYTES;
 use crate::ledger::{Address, Bounds, Ledger, Made, Place, Shelf, Stored};
 use crate::token::TokenKey;
-use crate::{Store, StoreError, Submission, Wait};
+use crate::{Elsewhere, Store, StoreError, Submission, Wait};
 
 /// A store that forgets everything when it is dropped.
 pub struct MemoryStore {
@@ -83,6 +83,10 @@ impl Store for MemoryStore {
     fn traffic(&self, queues: &[QueueId]) -> Vec<Traffic> {
         self.ledger.lock().traffic(queues)
     }
+
+    fn know_others(&self, elsewhere: Arc<dyn Elsewhere>) {
+        self.ledger.lock().know_others(elsewhere);
+    }
 }
 
 /// Contents in memory, counted by the messages that rest on them.
@@ -131,7 +135,9 @@ impl Shelf for MemoryShelf {
 
     fn record(&mut self, _made: Made, change: &Change<'_>) -> Place {
         let address = match change {
-            Change::Sent(sent) => self.keep(sent.id, sent.content, sent.group, sent.deduplication),
+            Change::Sent(sent) | Change::Brought(Brought { sent, .. }) => {
+                self.keep(sent.id, sent.content, sent.group, sent.deduplication)
+            }
             Change::Extended(extended) => extended.content.as_ref().map_or(Address::default(), |new| {
                 self.keep(new.id, new.content, new.group, new.deduplication)
             }),

@@ -11,6 +11,9 @@ use smallvec::SmallVec;
 
 use crate::StoreError;
 
+/// Stands among the freed queues of a step that left messages for another shard. No queue has this number.
+pub const SOMETHING_IS_OWED: QueueId = QueueId(0);
+
 /// Number of a batch: 1 for the first of a store, then without a gap.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct BatchNumber(pub u64);

@@ -101,12 +101,24 @@ async fn remembered(
     })
 }
 
-/// Where a message that began at one place is after all its moves.
+/// Where a message that began at one place is after all its moves. One to another shard has two events: it leaves for a
+/// place between the shards, and arrives from there.
 fn last_place(events: &[Event], start: (QueueId, Sequence)) -> (QueueId, Sequence) {
-    events.iter().fold(start, |place, event| match event.moved_to() {
-        Some(to) if (event.queue, event.sequence) == place => to,
+    let follow = |place, event: &Event| match (event.moved_to(), event.came_from()) {
+        (Some(to), _) if (event.queue, event.sequence) == place => to,
+        (_, Some(from)) if from == place => (event.queue, event.sequence),
         _ => place,
-    })
+    };
+    // Of one instant an arrival may stand before what led to it: then a second look finds it.
+    let mut last = start;
+    for _ in events {
+        let next = events.iter().fold(last, follow);
+        if next == last {
+            break;
+        }
+        last = next;
+    }
+    last
 }
 
 /// The message at a place, if it is there.

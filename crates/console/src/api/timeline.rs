@@ -118,16 +118,16 @@ fn timeline(events: &[Event], taken: Option<Taken>, engine: &Engine, home: &Home
     // A move is shown by the queue that it left, unless that is forgotten.
     let departures: BTreeSet<(QueueId, Sequence)> = events
         .iter()
-        .filter(|event| event.moved_to().is_some())
-        .map(|event| (event.queue, event.sequence))
+        .filter_map(|event| event.moved_to().map(|to| [(event.queue, event.sequence), to]))
+        .flatten()
         .collect();
-    let is_told = |event: &&Event| match event.kind {
-        EventKind::Arrived { from, sequence } => !departures.contains(&(from, sequence)),
-        _ => true,
-    };
+    let is_told = |event: &&Event| event.came_from().is_none_or(|from| !departures.contains(&from));
     let name = |queue| queue_name(engine, home, queue);
-    let mut entries: Vec<Value> =
-        events.iter().filter(is_told).map(|event| Value::Object(entry(event, &name))).collect();
+    let mut entries: Vec<Value> = events
+        .iter()
+        .filter(is_told)
+        .map(|event| Value::Object(entry(event, through(event, events), &name)))
+        .collect();
     if let Some(Taken { at, node }) = taken.filter(|taken| is_leased_at(events, taken.at)) {
         let place = events.iter().filter(is_told).take_while(|event| event.at <= at).count();
         let detail = "the lease goes on";
@@ -136,6 +136,14 @@ fn timeline(events: &[Event], taken: Option<Taken>, engine: &Engine, home: &Home
         entries.insert(place.min(entries.len()), entry);
     }
     entries.into()
+}
+
+/// The queue that a move leads to. Between two shards that is where the message arrived from the place that it left
+/// for; none while it is on its way.
+fn through(event: &Event, events: &[Event]) -> Option<QueueId> {
+    let to = event.moved_to()?;
+    let arrival = events.iter().find(|arrival| arrival.came_from() == Some(to));
+    Some(arrival.map_or(to.0, |arrival| arrival.queue))
 }
 
 /// Whether a lease that ends by itself went on at an instant.
@@ -150,9 +158,14 @@ fn is_leased_at(events: &[Event], at: Timestamp) -> bool {
 }
 
 /// One event; what is not known is left out.
-fn entry(event: &Event, name: &impl Fn(QueueId) -> Option<String>) -> Map<String, Value> {
+fn entry(
+    event: &Event,
+    to: Option<QueueId>,
+    name: &impl Fn(QueueId) -> Option<String>,
+) -> Map<String, Value> {
     let later = |until: Timestamp| instant(until).filter(|until| *until > event.at.0);
     let named = |queue| name(queue).unwrap_or_else(|| "a queue that is deleted".to_owned());
+    let to = || format!("to {}", to.map_or_else(String::new, named));
     let Told { word, by, until, reason, detail } = match event.kind {
         EventKind::Sent { visible_at, .. } => Told { until: later(visible_at), ..told("sent") },
         EventKind::Leased { by, until, attempts } => Told {
@@ -174,12 +187,10 @@ fn entry(event: &Event, name: &impl Fn(QueueId) -> Option<String>) -> Map<String
         EventKind::Expired => told("expired"),
         EventKind::Purged => told("purged"),
         EventKind::Dropped => Told { reason: Some("attempts_exhausted"), ..told("dropped") },
-        EventKind::DeadLettered { to, .. } => Told {
-            reason: Some("attempts_exhausted"),
-            detail: Some(format!("to {}", named(to))),
-            ..told("dead_lettered")
-        },
-        EventKind::Redriven { to, .. } => Told { detail: Some(format!("to {}", named(to))), ..told("moved") },
+        EventKind::DeadLettered { .. } => {
+            Told { reason: Some("attempts_exhausted"), detail: Some(to()), ..told("dead_lettered") }
+        }
+        EventKind::Redriven { .. } => Told { detail: Some(to()), ..told("moved") },
         EventKind::Arrived { from, .. } => {
             Told { detail: Some(format!("from {}", named(from))), ..told("moved") }
         }

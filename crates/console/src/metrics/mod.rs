@@ -164,6 +164,12 @@ fn write_receives(text: &mut Text, running: &Running) {
     text.sample("kew_limited_receives_total", &[], stats.limited_receives.value());
     text.family("kew_waiting_receives", "gauge", "Receives that wait for a message now.");
     text.sample("kew_waiting_receives", &[], stats.waiting_receives.value());
+    let owed = "Messages that left queues of this node for queues of another shard, and have not arrived.";
+    text.family("kew_owed_messages", "gauge", owed);
+    text.sample("kew_owed_messages", &[], stats.owed_messages.value());
+    let carried = "Messages that were carried from queues of this node to queues of another shard.";
+    text.family("kew_carried_messages_total", "counter", carried);
+    text.sample("kew_carried_messages_total", &[], stats.carried_messages.value());
 }
 
 fn write_clock(text: &mut Text, running: &Running) {

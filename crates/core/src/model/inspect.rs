@@ -55,6 +55,7 @@ impl Model {
             Traced::Places(places) => {
                 places.contains(&(event.queue, event.sequence))
                     || event.moved_to().is_some_and(|to| places.contains(&to))
+                    || event.came_from().is_some_and(|from| places.contains(&from))
             }
             Traced::Queue(queue) => event.queue == *queue,
         };

@@ -92,6 +92,11 @@ impl Model {
             Command::PutDocuments(put) => self.put_documents(put),
             Command::Documents(wanted) => Ok(self.documents_of(&wanted)),
             Command::History(wanted) => Ok(Outcome::History(self.history(wanted))),
+            // The model is the only shard: nothing is owed to another.
+            Command::Owing => Ok(Outcome::Owing(Vec::new())),
+            Command::Carry(_) | Command::Bring(_) | Command::Settle(_) | Command::TakeBack(_) => {
+                Err(RuleError::QueueNotFound)
+            }
         }
     }
 

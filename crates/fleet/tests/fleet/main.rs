@@ -2,13 +2,14 @@
 #![allow(clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 mod faults;
+mod moving;
 mod operator;
 mod time;
 mod world;
 
 use std::time::Duration;
 
-use kew_core::command::{DeleteQueue, UpdateQueue};
+use kew_core::command::DeleteQueue;
 use kew_core::{DeadLetterAction, DeadLetterRule, Pause, Policy};
 use kew_engine::EngineError;
 use kew_fleet::CUT_OFF_AFTER;
@@ -57,19 +58,8 @@ async fn new_queues_go_to_the_emptiest_shard_and_a_source_to_that_of_its_dead_le
         written_by: "test".into(),
     };
     let policy = Policy { dead_letters: Some(Box::new(rule)), ..Policy::standard() };
-    let source = b.make_with("source", policy.clone()).await.expect("the queue is made");
+    let source = b.make_with("source", policy).await.expect("the queue is made");
     assert_eq!(b.fleet.shard_of(source.id), b.fleet.shard_of(dead.id));
-    // A rule that leads to another shard is refused, not accepted and left undone.
-    let elsewhere = a.finds("one").expect("every node knows a queue that was made");
-    let update = UpdateQueue {
-        queue: elsewhere.id,
-        if_version: None,
-        policy: Some(policy),
-        documents: Vec::new(),
-        rename: None,
-    };
-    let refused = b.engine.update_queue(update).await.expect_err("the rule leads to another shard");
-    assert!(refused.to_string().contains("not moved there yet"), "{refused}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -18,7 +18,7 @@ use kew_fleet::{
 };
 use kew_peer::Request;
 use kew_store::ledger::Bounds;
-use kew_store::{MemoryStore, Store, StoreError, Submission};
+use kew_store::{Elsewhere, MemoryStore, Store, StoreError, Submission};
 use kew_testing::CountingEntropy;
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -484,5 +484,9 @@ impl Store for Owned {
 
     fn may_answer(&self) -> bool {
         self.alive.load(Ordering::Acquire) && !self.faults.stalled.load(Ordering::Acquire)
+    }
+
+    fn know_others(&self, elsewhere: Arc<dyn Elsewhere>) {
+        self.inner.know_others(elsewhere);
     }
 }

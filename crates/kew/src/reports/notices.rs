@@ -50,6 +50,14 @@ pub fn tell(log: Log, upkeep: &dyn Reports, notice: Notice) {
         Notice::MoveFailed(task, error) => {
             upkeep.failed(Work::Moves, &format!("task {}: {error}", task.0));
         }
+        Notice::NotCarried(target, error) => {
+            let line = "messages for a queue of another shard cannot be carried there: they stay owed until they can";
+            log.tell(Level::Warn, line, &[("queue", &target.0.to_string()), ("error", &error.to_string())]);
+        }
+        Notice::CarriedAgain(target) => {
+            let line = "messages for a queue of another shard are carried again";
+            log.tell(Level::Info, line, &[("queue", &target.0.to_string())]);
+        }
     }
 }
 

@@ -18,7 +18,7 @@ const SETTLES_WITHIN: Duration = Duration::from_secs(30);
 const OTHERS_ANSWER_WITHIN: Duration = Duration::from_secs(1);
 
 /// Nodes of one fleet, each of which knows all queues.
-fn fleet(url: &str) -> [Node; 3] {
+pub fn fleet(url: &str) -> [Node; 3] {
     let nodes = [(); 3].map(|()| Node::start_with(url, &[("KEW_PEER", "127.0.0.1:0")]));
     for node in &nodes {
         wait_until_it_knows_all(node);

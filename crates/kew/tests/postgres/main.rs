@@ -13,6 +13,7 @@ mod failover;
 mod fleet;
 mod hangs;
 mod load;
+mod moving;
 mod network;
 mod nodes;
 mod opening;

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use kew_core::command::{
-    Ack, Browse, ContinueMove, CreateQueue, DeleteQueue, Documents, Extend, Extension, FirstReceipts,
-    FirstSend, Groups, History, Identify, Lease, ListMoves, MoveChosen, Note, OverLimit, Peek, Promote,
-    Purge, PutDocuments, Release, ReleaseOwners, Send, StartMove, StateKind, Trace, Traced, UpdateQueue,
-    View, Withdraw,
+    Ack, Bring, Browse, Carry, ContinueMove, CreateQueue, DeleteQueue, Documents, Extend, Extension,
+    FirstReceipts, FirstSend, Groups, History, Identify, Lease, ListMoves, MoveChosen, Note, OverLimit, Peek,
+    Promote, Purge, PutDocuments, Release, ReleaseOwners, Send, Settle, StartMove, StateKind, TakeBack,
+    Trace, Traced, UpdateQueue, View, Withdraw,
 };
 use kew_core::event::{Failure, Tag};
 use kew_core::{Command, LeaseToken, QueueId, Sequence};
@@ -46,6 +46,11 @@ choices! {
         28 => PutDocuments(documents),
         29 => Documents(documents),
         30 => History(history),
+        31 => Owing,
+        32 => Carry(carry),
+        33 => Bring(bring),
+        34 => Settle(settle),
+        35 => TakeBack(back),
     }
     FirstReceipts { 0 => Told, 1 => Untold, }
     OverLimit { 0 => Refuse, 1 => FindNothing, }
@@ -84,6 +89,10 @@ records! {
     PutDocuments { account, documents }
     Documents { account, owner }
     History { queue, sequence }
+    Carry { outbox, max, body_bytes_max }
+    Bring { target, outbox, messages }
+    Settle { outbox, through }
+    TakeBack { outbox, max }
 }
 
 tuples! {

@@ -3,7 +3,7 @@
 use kew_core::event::Failure;
 use kew_core::{
     Content, ContentType, Event, EventKind, Expiry, LeaseTerms, Message, MoveReason, NewMessage, Origin,
-    ReceiptRule, Return, State, WhenFree,
+    OwedMessage, ReceiptRule, Return, State, WhenFree,
 };
 
 use super::forms::{choices, records};
@@ -12,6 +12,9 @@ records! {
     Content { content_type, body, annotations }
     NewMessage { id, content, group, deduplication, content_hash, delay, returns, expiry }
     Origin { queue, reason, at }
+    OwedMessage {
+        sequence, id, content, group, deduplication, expiry, sent_at, attempts, first_leased_at, origin,
+    }
     Message {
         queue, sequence, id, content, group, deduplication, sent_at, expires_at, attempts, first_leased_at, origin,
         state,

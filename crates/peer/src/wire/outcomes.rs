@@ -1,7 +1,7 @@
 //! The forms of answers.
 
 use kew_core::outcome::{Extended, First, GroupLock, GroupPage, Leased, Page, Seen, SeenGroup, Sent, Trail};
-use kew_core::{LeaseToken, Message, Outcome};
+use kew_core::{LeaseToken, Message, Outcome, Owing};
 
 use super::forms::{choices, records, tuples};
 
@@ -31,6 +31,10 @@ choices! {
         21 => Documents(documents),
         22 => History(events),
         23 => Done,
+        24 => Owing(owing),
+        25 => Owed(messages),
+        26 => Brought(through),
+        27 => TakenBack(messages),
     }
     Extended { 0 => Until { until, token }, 1 => Free, }
 }
@@ -45,6 +49,7 @@ records! {
     GroupLock { sequence, id, until }
     First { id, sequence, until }
     Trail { events, next }
+    Owing { outbox, target, messages }
 }
 
 tuples! {

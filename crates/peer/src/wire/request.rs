@@ -126,6 +126,8 @@ impl Request {
                     | Command::ListMoves(_)
                     | Command::Documents(_)
                     | Command::History(_)
+                    // It passes over what came before.
+                    | Command::Bring(_)
             ),
             Self::Lease { .. } => false,
             Self::Queues { .. }

@@ -9,8 +9,9 @@ use crate::fields::{BadField, Codec, Fields};
 use crate::journal::{Checksums, FORMAT_VERSION};
 use std::io;
 
-/// Format version of the file that names a store, and so of the store. Version 1 did not say what must exist.
-pub const STORE_VERSION: u32 = 2;
+/// Format version of the file that names a store, and so of the store. Version 1 did not say what must exist; version 2
+/// knew no record of a message from another shard.
+pub const STORE_VERSION: u32 = 3;
 
 const MAGIC: [u8; 8] = *b"KewStore";
 const HEAD_BYTES: usize = 56;

@@ -33,6 +33,7 @@ impl Arrivals {
     pub(crate) fn note(&mut self, batch: BatchNumber, change: &Change<'_>) {
         match change {
             Change::Sent(sent) => self.at(batch).entered(sent.queue, sent.sequence),
+            Change::Brought(brought) => self.at(batch).entered(brought.sent.queue, brought.sent.sequence),
             Change::DeadLettered(moved) => self.at(batch).entered(moved.to, moved.as_sequence),
             Change::Extended(extended) if extended.content.is_some() => {
                 self.at(batch).rewritten.insert((extended.queue, extended.sequence));

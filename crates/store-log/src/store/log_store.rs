@@ -8,7 +8,7 @@ use kew_core::rules::retention::ExpiryHold;
 use kew_core::{
     Clock, Command, Departures, Entropy, QueueId, Reports, Tally, Timestamp, Traffic, Waits, Work,
 };
-use kew_store::{Gate, Store, StoreError, Submission};
+use kew_store::{Elsewhere, Gate, Store, StoreError, Submission};
 use parking_lot::Mutex;
 
 use super::commit::Progress;
@@ -212,6 +212,10 @@ impl Store for LogStore {
 
     fn traffic(&self, queues: &[QueueId]) -> Vec<Traffic> {
         self.inner.writer.lock().traffic(queues)
+    }
+
+    fn know_others(&self, elsewhere: Arc<dyn Elsewhere>) {
+        self.inner.writer.lock().know_others(elsewhere);
     }
 
     fn health(&self) -> Result<(), StoreError> {

@@ -204,7 +204,11 @@ fn rests_on(ledger: &Ledger<LogShelf>, outcome: &Outcome) -> Option<BatchNumber>
 fn brings_messages(command: &Command) -> bool {
     matches!(
         command,
-        Command::Send(_) | Command::ContinueMove(_) | Command::MoveChosen(_) | Command::Extend(_)
+        Command::Send(_)
+            | Command::Bring(_)
+            | Command::ContinueMove(_)
+            | Command::MoveChosen(_)
+            | Command::Extend(_)
     )
 }
 

@@ -171,6 +171,10 @@ impl<'a> Export<'a> {
     fn queues(&mut self, store: &LogStore) -> Result<(), LogError> {
         let queues = store.inner.writer.lock().carried_queues();
         for carried in queues {
+            if own::owed_to(&carried.queue.key).is_some() {
+                is_empty(store, carried.queue.id)?;
+                continue;
+            }
             self.write(&Line::Queue(QueueLine::of(&carried)))?;
             self.report.queues += 1;
             self.messages(store, carried.queue.id, &carried.queue.key)?;
@@ -289,4 +293,18 @@ fn damaged(segment: &Segment, at: Address) -> LogError {
 
 fn unreadable(error: kew_store::StoreError) -> LogError {
     LogError::damage(SEGMENTS_FOLDER, 0, error.to_string())
+}
+
+/// Refuses an outbox with messages in it: in another store nobody would know how far they came. One that is empty is
+/// made again when it is needed.
+fn is_empty(store: &LogStore, outbox: QueueId) -> Result<(), LogError> {
+    if store.inner.writer.lock().carried_after(outbox, Sequence(0), 1).is_empty() {
+        return Ok(());
+    }
+    Err(LogError::Io {
+        doing: "exporting the shard".to_owned(),
+        kind: std::io::ErrorKind::ResourceBusy,
+        detail: "messages are on their way to queues of other shards: serve the store until kew_owed_messages is 0"
+            .to_owned(),
+    })
 }

@@ -5,9 +5,14 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use bytes::Bytes;
+use kew_core::command::Bring;
+use kew_core::{
+    Command, Content, Expiry, MessageId, MoveReason, Origin, Outcome, OwedMessage, QueueId, Sequence,
+};
 use kew_store_log::{Disk, LogStore, RealDisk, STORE_VERSION, SimDisk, check, import};
 
-use crate::small_store::{Asked, START, a_bit_of_everything, entropy, open, options, text_of};
+use crate::small_store::{Asked, START, a_bit_of_everything, entropy, key, open, options, text_of};
 
 const EXPORT: &str = "expected.jsonl";
 
@@ -107,11 +112,29 @@ fn known(text: &str) -> Vec<serde_json::Value> {
     lines
 }
 
+/// A batch of one message from an outbox of another shard.
+fn from_another_shard(asked: &Asked) -> Command {
+    let message = OwedMessage {
+        sequence: Sequence(4),
+        id: MessageId([9; 16]),
+        content: Content { body: Bytes::from_static(b"a message from another shard"), ..Content::default() },
+        group: None,
+        deduplication: None,
+        expiry: Expiry::Never,
+        sent_at: START,
+        attempts: 3,
+        first_leased_at: Some(START),
+        origin: Origin { queue: key("far away"), reason: MoveReason::AttemptsExhausted, at: START },
+    };
+    Command::Bring(Bring { target: asked.find("dead"), outbox: QueueId(77), messages: vec![message] })
+}
+
 /// Writes a store that was killed: it has a checkpoint, old segments, survivors, ids put away, and a journal behind.
 fn write_fixture(target: &Path) {
     let folder = tempfile::tempdir().unwrap();
     let asked = a_bit_of_everything(Arc::new(RealDisk::open(folder.path()).unwrap()));
     asked.lease(asked.find("dead"), 1);
+    assert_eq!(asked.ask(from_another_shard(&asked)), Outcome::Brought(Some(Sequence(4))));
     let text = text_of(&asked.store).unwrap();
     drop(asked);
     copy(folder.path(), target);

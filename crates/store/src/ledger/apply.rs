@@ -10,7 +10,7 @@ use kew_core::{
 };
 
 use super::book::Book;
-use super::change::{Change, DeadLettered, Extended, Leased, Sent};
+use super::change::{Brought, Change, DeadLettered, Extended, Leased, Sent};
 use super::dedup::First;
 use super::due::Due;
 use super::history::Ring;
@@ -90,6 +90,7 @@ impl<S: Shelf> Ledger<S> {
             Change::Dropped { queue, sequence, .. } => {
                 self.apply_removed(at, *queue, *sequence, EventKind::Dropped);
             }
+            Change::Brought(brought) => self.apply_brought(at, brought, place),
             Change::Redriven { queue, sequence, to, as_sequence } => {
                 let kind = EventKind::Redriven { to: *to, sequence: *as_sequence };
                 self.apply_removed(at, *queue, *sequence, kind);
@@ -120,6 +121,7 @@ impl<S: Shelf> Ledger<S> {
                 self.books.insert(id, Box::new(book));
             }
         }
+        self.note_outbox(&queue);
         self.names.replace(ByName(queue));
         self.changed(id);
         self.free(id);
@@ -144,6 +146,7 @@ impl<S: Shelf> Ledger<S> {
             forget_name(&mut self.names, &book.queue);
             self.due.remove((book.registered, queue));
         }
+        self.outboxes.remove(&queue);
         self.dirty.remove(&queue);
         self.history.forget(queue);
         self.free(queue);
@@ -204,11 +207,14 @@ impl<S: Shelf> Ledger<S> {
             self.sends.remember(identity, first);
         }
         self.shelf.occupy(place);
+        let is_owed = sent.origin.is_some() && self.outboxes.contains(&sent.queue);
         if sent.origin.is_some() {
             self.history.count_moved_in(sent.queue);
         }
-        let kind = EventKind::Sent { id: sent.id, visible_at: sent.visible_at };
-        self.history.push(at, sent.queue, sent.sequence, kind);
+        if !is_owed {
+            let kind = EventKind::Sent { id: sent.id, visible_at: sent.visible_at };
+            self.history.push(at, sent.queue, sent.sequence, kind);
+        }
         changed_until(&mut self.dirty, &mut self.due, book, next);
         self.free(sent.queue);
     }
@@ -253,7 +259,10 @@ impl<S: Shelf> Ledger<S> {
         let acked = u32::from(kind == EventKind::Acked);
         if let Some(place) = self.take_out(queue, sequence, acked) {
             self.shelf.vacate(place);
-            self.history.push(at, queue, sequence, kind);
+            // What happens to a message in an outbox is told by the two queues that it moves between.
+            if !self.outboxes.contains(&queue) {
+                self.history.push(at, queue, sequence, kind);
+            }
         }
     }
 
@@ -316,11 +325,15 @@ impl<S: Shelf> Ledger<S> {
         if let Some(left) = self.take_out(moved.from, moved.sequence, 0) {
             self.shelf.vacate(left);
         }
+        if self.outboxes.contains(&moved.from) {
+            return;
+        }
         let kind = EventKind::DeadLettered { to: moved.to, sequence: moved.as_sequence };
         self.history.push(at, moved.from, moved.sequence, kind);
     }
 
     fn apply_arrived(&mut self, at: Timestamp, moved: &DeadLettered) {
+        let is_owed = self.outboxes.contains(&moved.to);
         let Some(book) = self.books.get_mut(&moved.to) else { return };
         let item = Item {
             sequence: moved.as_sequence,
@@ -328,7 +341,8 @@ impl<S: Shelf> Ledger<S> {
             record_bytes: moved.place.bytes,
             body_bytes: moved.body_bytes,
             sent_at: moved.sent_at,
-            rank: at,
+            // An outbox is carried in the order of its places, and each of them is settled once.
+            rank: if is_owed { Timestamp::ZERO } else { at },
             visible_at: if moved.delayed { moved.visible_at } else { Timestamp::ZERO },
             expiry: moved.expiry,
             group: book.group(moved.group.as_ref()),
@@ -341,10 +355,40 @@ impl<S: Shelf> Ledger<S> {
         };
         book.enter(item, at);
         self.shelf.occupy(moved.place);
-        let kind = EventKind::Arrived { from: moved.from, sequence: moved.sequence };
-        self.history.push(at, moved.to, moved.as_sequence, kind);
+        if !is_owed {
+            let kind = EventKind::Arrived { from: moved.from, sequence: moved.sequence };
+            self.history.push(at, moved.to, moved.as_sequence, kind);
+        }
         self.free(moved.to);
         self.changed(moved.to);
+    }
+
+    fn apply_brought(&mut self, at: Timestamp, brought: &Brought<'_>, place: Place) {
+        let sent = &brought.sent;
+        let Some(book) = self.books.get_mut(&sent.queue) else { return };
+        let item = Item {
+            sequence: sent.sequence,
+            address: place.address,
+            record_bytes: place.bytes,
+            body_bytes: u32::try_from(sent.content.body.len()).unwrap_or(u32::MAX),
+            sent_at: brought.sent_at,
+            rank: sent.rank,
+            visible_at: sent.visible_at,
+            expiry: sent.expiry,
+            group: book.group(sent.group),
+            attempts: brought.attempts,
+            first_leased_at: brought.first_leased_at.into(),
+            nonce: 0,
+            lease_end: MaybeInstant::NONE,
+            origin: sent.origin.map(|origin| book.origin(&origin.queue, origin.reason)),
+            moved_at: sent.origin.map_or(Timestamp::ZERO, |origin| origin.at),
+        };
+        book.enter(item, at);
+        self.shelf.occupy(place);
+        let kind = EventKind::Arrived { from: brought.from, sequence: brought.from_sequence };
+        self.history.push(at, sent.queue, sent.sequence, kind);
+        self.free(sent.queue);
+        self.changed(sent.queue);
     }
 
     fn apply_task(&mut self, task: std::sync::Arc<kew_core::MoveTask>) {

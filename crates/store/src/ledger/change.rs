@@ -57,6 +57,8 @@ pub enum Change<'a> {
     },
     /// A message went to another queue as it is.
     DeadLettered(DeadLettered),
+    /// A message came from another shard.
+    Brought(Brought<'a>),
     /// A message was leased too often and is deleted.
     Dropped {
         /// In which queue.
@@ -104,6 +106,7 @@ impl Change<'_> {
             | Self::Sent(_)
             | Self::Acked { .. }
             | Self::DeadLettered(_)
+            | Self::Brought(_)
             | Self::Dropped { .. }
             | Self::Redriven { .. }
             | Self::Purged(_)
@@ -230,6 +233,23 @@ pub struct DeadLettered {
     pub due: bool,
 }
 
+/// A message that came from another shard. Its content comes with it.
+#[derive(Clone, Debug)]
+pub struct Brought<'a> {
+    /// As which message it entered, and what it carries.
+    pub sent: Sent<'a>,
+    /// The outbox it was in.
+    pub from: QueueId,
+    /// As which message there.
+    pub from_sequence: Sequence,
+    /// What retention counts from.
+    pub sent_at: Timestamp,
+    /// Its attempts so far.
+    pub attempts: u32,
+    /// When it was first leased, if that is kept.
+    pub first_leased_at: Option<Timestamp>,
+}
+
 impl Change<'_> {
     /// The queues whose books this change touches.
     pub fn queues(&self) -> [Option<QueueId>; 2] {
@@ -240,6 +260,7 @@ impl Change<'_> {
             Change::Leased(leased) => [Some(leased.queue), None],
             Change::Extended(extended) => [Some(extended.queue), None],
             Change::DeadLettered(moved) => [Some(moved.from), Some(moved.to)],
+            Change::Brought(brought) => [Some(brought.sent.queue), None],
             Change::Repeated { queue, .. }
             | Change::Withdrawn { queue, .. }
             | Change::Acked { queue, .. }

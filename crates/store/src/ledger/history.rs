@@ -233,8 +233,13 @@ impl Ring {
             Traced::Id(id) => matches!(event.kind, EventKind::Sent { id: other, .. } if other == *id),
             Traced::Places(places) => {
                 let is_one = |queue, sequence| places.contains(&(queue, sequence));
+                let is_one_of = |place: Option<(QueueId, Sequence)>| {
+                    place.is_some_and(|(queue, sequence)| is_one(queue, sequence))
+                };
+                // A move from one shard to another is told by an event in each: both name the place between them.
                 is_one(event.queue, event.sequence)
-                    || event.moved_to().is_some_and(|(queue, sequence)| is_one(queue, sequence))
+                    || is_one_of(event.moved_to())
+                    || is_one_of(event.came_from())
             }
             Traced::Queue(queue) => event.queue == *queue,
         };

@@ -46,7 +46,7 @@ use bytes::Bytes;
 use hashbrown::{HashMap, HashSet};
 use kew_core::{
     AccountId, ByName, Command, Departures, DocumentKey, Entropy, MoveTask, Outcome, Queue, QueueId,
-    QueueKey, RuleError, Sequence, ShardPlace, Tally, TaskId, Timestamp, Traffic, Waits,
+    QueueKey, RuleError, Sequence, ShardPlace, Tally, TaskId, Timestamp, Traffic, Waits, own,
 };
 use smallvec::SmallVec;
 
@@ -57,6 +57,8 @@ pub use structures::varint;
 pub use transfer::{Carried, CarriedLease, CarriedOrder, CarriedQueue, Remembered};
 
 use crate::StoreError;
+use crate::elsewhere::Elsewhere;
+use crate::submission::SOMETHING_IS_OWED;
 use crate::token::TokenKey;
 use book::{Book, Happened, Moment};
 use dedup::Sends;
@@ -118,6 +120,10 @@ pub struct Ledger<S> {
     bounds: Bounds,
     books: HashMap<QueueId, Box<Book>>,
     names: HashSet<ByName>,
+    /// Queues whose messages are owed to another shard.
+    outboxes: BTreeSet<QueueId>,
+    /// What is known of queues in other shards; `None` where there are none.
+    elsewhere: Option<Arc<dyn Elsewhere>>,
     regions: Regions,
     /// Which shard it is: its queues and tasks are numbered by that.
     place: ShardPlace,
@@ -158,6 +164,8 @@ impl<S: Shelf> Ledger<S> {
             bounds,
             books: HashMap::new(),
             names: HashSet::new(),
+            outboxes: BTreeSet::new(),
+            elsewhere: None,
             regions: Regions::default(),
             place: ShardPlace::ONLY,
             next_queue: QueueId(1),
@@ -183,6 +191,11 @@ impl<S: Shelf> Ledger<S> {
     /// The same, as one shard of several.
     pub fn at(self, place: ShardPlace) -> Self {
         Self { place, ..self }
+    }
+
+    /// From now on queues of other shards are found there.
+    pub fn know_others(&mut self, elsewhere: Arc<dyn Elsewhere>) {
+        self.elsewhere = Some(elsewhere);
     }
 
     /// Applies one command. The time never runs back: an earlier `now` counts as the newest.
@@ -228,6 +241,11 @@ impl<S: Shelf> Ledger<S> {
             Command::Queues => Ok(self.queues()),
             Command::PutDocuments(command) => self.put_documents(now, command),
             Command::Documents(command) => Ok(self.documents(command)),
+            Command::Owing => Ok(self.owing()),
+            Command::Carry(command) => self.carry(now, *command),
+            Command::Bring(command) => self.bring(now, command),
+            Command::Settle(command) => self.settle(now, *command),
+            Command::TakeBack(command) => self.take_back(now, *command),
             Command::History(command) => {
                 let mut events = self.history.of(command.queue, command.sequence);
                 events.extend(self.end_to_be_seen(command.queue, command.sequence));
@@ -321,9 +339,15 @@ impl<S: Shelf> Ledger<S> {
         queues.iter().map(|queue| self.history.waits_of(*queue)).collect()
     }
 
-    /// Messages that left their queues because they were leased too often, since it was last asked.
+    /// Messages that left their queues because they were leased too often, since it was last asked. Those that are
+    /// owed to another shard went to the queue that they are for.
     pub fn take_departures(&mut self) -> Departures {
-        self.history.take_departures()
+        let mut departures = self.history.take_departures();
+        for departure in &mut departures.first {
+            let outbox = departure.to.and_then(|to| self.books.get(&to));
+            departure.to = outbox.and_then(|book| own::owed_to(&book.queue.key)).or(departure.to);
+        }
+        departures
     }
 
     /// What came and went in each of these queues; nothing in one that is not there.
@@ -362,8 +386,16 @@ impl<S: Shelf> Ledger<S> {
     }
 
     fn free(&mut self, queue: QueueId) {
+        let queue = if self.outboxes.contains(&queue) { SOMETHING_IS_OWED } else { queue };
         if !self.pace.is_replay() && !self.freed.contains(&queue) {
             self.freed.push(queue);
+        }
+    }
+
+    /// Notes that a queue is there, if it is an outbox.
+    fn note_outbox(&mut self, queue: &Queue) {
+        if own::owed_to(&queue.key).is_some() {
+            self.outboxes.insert(queue.id);
         }
     }
 

@@ -217,6 +217,7 @@ impl<S: Shelf> Ledger<S> {
         book.next_sequence = carried.next_sequence.0;
         book.ids_epoch = carried.epoch;
         self.next_queue = self.next_queue.max(QueueId(id.0 + 1));
+        self.note_outbox(&carried.queue);
         self.names.replace(ByName(carried.queue.clone()));
         self.books.insert(id, Box::new(book));
         self.changed(id);

@@ -35,6 +35,9 @@ pub const DOCUMENT_SET: u8 = 15;
 /// The time, for a journal that had nothing else to say.
 pub const TICK: u8 = 16;
 
+/// [`Change::Brought`]
+pub const BROUGHT: u8 = 17;
+
 /// The kind of a change's record.
 pub fn kind_of(change: &Change<'_>) -> u8 {
     match change {
@@ -48,6 +51,7 @@ pub fn kind_of(change: &Change<'_>) -> u8 {
         Change::Extended(_) => EXTENDED,
         Change::Released { .. } => RELEASED,
         Change::DeadLettered(_) => DEAD_LETTERED,
+        Change::Brought(_) => BROUGHT,
         Change::Dropped { .. } => DROPPED,
         Change::Redriven { .. } => REDRIVEN,
         Change::Purged(_) => PURGED,

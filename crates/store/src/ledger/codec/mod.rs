@@ -4,6 +4,7 @@
 //! own, with its writer beside its reader. The body comes last in a record, so that a content is read back as a slice
 //! of it.
 
+mod brought;
 mod content;
 mod dead_lettered;
 mod extended;
@@ -23,6 +24,7 @@ use kew_core::{AccountId, Content, QueueId, Sequence, Timestamp};
 use super::change::Change;
 use super::shelf::{Made, Stored};
 use super::varint::{Reader, put, put_bytes, put_fields};
+use brought::{BroughtHead, put_brought};
 use content::{read_content_head, read_content_parts};
 use dead_lettered::{put_dead_lettered, read_dead_lettered};
 use extended::{ExtendedHead, put_extended};
@@ -46,6 +48,7 @@ pub fn write(out: &mut Vec<u8>, stamp: &mut Stamp, made: Made, change: &Change<'
     match change {
         Change::Sent(sent) => put_sent(out, stamp, made.at, sent),
         Change::Leased(leased) => put_leased(out, stamp, made.at, leased),
+        Change::Brought(brought) => put_brought(out, stamp, made.at, brought),
         Change::Withdrawn { queue, sequences } | Change::Acked { queue, sequences } => {
             put_settled(out, stamp, *queue, sequences);
         }
@@ -59,7 +62,11 @@ pub fn write(out: &mut Vec<u8>, stamp: &mut Stamp, made: Made, change: &Change<'
 /// Writes a change that is not made for every message.
 fn put_plain(out: &mut Vec<u8>, change: &Change<'_>) {
     match change {
-        Change::Sent(_) | Change::Leased(_) | Change::Withdrawn { .. } | Change::Acked { .. } => {}
+        Change::Sent(_)
+        | Change::Brought(_)
+        | Change::Leased(_)
+        | Change::Withdrawn { .. }
+        | Change::Acked { .. } => {}
         Change::QueueSet(queue) => put_queue(out, queue),
         Change::QueueDeleted(queue) | Change::Purged(queue) => put(out, queue.0),
         Change::Repeated { queue, until, sequences } => {
@@ -125,6 +132,11 @@ pub fn read<T>(kind: u8, record: &Bytes, see: impl FnOnce(Made, Option<&Change<'
             let head = SentHead::read(&mut from, record, at)?;
             let content = read_content_parts(&mut from, record)?;
             done(&from, Some(&Change::Sent(head.sent(&content))))
+        }
+        kind::BROUGHT => {
+            let head = BroughtHead::read(&mut from, record, at)?;
+            let content = read_content_parts(&mut from, record)?;
+            done(&from, Some(&Change::Brought(head.brought(&content))))
         }
         kind::EXTENDED => {
             let head = ExtendedHead::read(&mut from, record)?;
@@ -202,6 +214,10 @@ pub fn read_content(kind: u8, mut record: Bytes) -> Option<Stored> {
     from.skip()?;
     let (id, group, deduplication) = match kind {
         kind::SENT => read_sent_names(&mut from, &record)?,
+        kind::BROUGHT => {
+            BroughtHead::skip(&mut from)?;
+            read_sent_names(&mut from, &record)?
+        }
         kind::EXTENDED => {
             let head = ExtendedHead::read(&mut from, &record)?.content?;
             (head.id, head.group, head.deduplication)

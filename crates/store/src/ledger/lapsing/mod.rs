@@ -87,6 +87,12 @@ impl<S: Shelf> Ledger<S> {
             | Command::ListMoves(_)
             | Command::HoldExpiry(_)
             | Command::Due
+            // Nobody leases from an outbox, and a message that comes was leased elsewhere.
+            | Command::Owing
+            | Command::Carry(_)
+            | Command::Bring(_)
+            | Command::Settle(_)
+            | Command::TakeBack(_)
             | Command::Queues
             | Command::PutDocuments(_)
             | Command::Documents(_)

@@ -206,6 +206,7 @@ impl<S: Shelf> Ledger<S> {
             book.expire_through(self.expiry_through);
             let id = book.queue.id;
             self.next_queue = self.next_queue.max(QueueId(id.0 + 1));
+            self.note_outbox(&book.queue);
             self.names.replace(ByName(book.queue.clone()));
             self.books.insert(id, Box::new(book));
             self.register(id);

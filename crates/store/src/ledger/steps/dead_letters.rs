@@ -1,17 +1,17 @@
 //! Dead letters: a message leased as often as its queue allows goes elsewhere, in the same step.
 
-use std::sync::Arc;
-
 use kew_core::rules::dead_letters;
 use kew_core::{DeadLetterAction, GroupId, Queue, QueueId, QueueKey, RuleError, Sequence, Text, Timestamp};
 
+use super::owed::{NOTE_BYTES, Target};
+use crate::StoreError;
 use crate::ledger::Ledger;
 use crate::ledger::change::{Change, DeadLettered};
 use crate::ledger::item::Item;
 use crate::ledger::shelf::Shelf;
 
-/// Room a departure takes on the shelf, names and group included.
-const DEPARTURE_BYTES: u64 = 1_024;
+/// Room a departure takes on the shelf, names and group included, and the outbox that it may go into.
+const DEPARTURE_BYTES: u64 = 1_024 + NOTE_BYTES;
 
 /// Whether a departure happens by itself at the end of a lease, or in a step.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -24,17 +24,19 @@ impl<S: Shelf> Ledger<S> {
     /// A lease has ended by itself: the message leaves if it was not leased again meanwhile.
     pub(in crate::ledger) fn depart_when_due(&mut self, at: Timestamp, queue: QueueId, sequence: Sequence) {
         if self.books.get(&queue).is_some_and(|book| !book.is_leased(sequence)) {
-            self.depart(at, queue, sequence, Because::Due);
+            // Where it is not known whether there is a target, the next lease decides again.
+            let _departed = self.depart(at, queue, sequence, Because::Due);
         }
     }
 
-    /// Sends a message where dead letters go, if it was tried often enough. A missing target leaves it where it is.
+    /// Sends a message where dead letters go, if it was tried often enough. A missing target leaves it where it is. An
+    /// error where it cannot be said just now whether there is one: then it must not be leased again either.
     pub(in crate::ledger) fn depart_if_exhausted(
         &mut self,
         now: Timestamp,
         queue: QueueId,
         sequence: Sequence,
-    ) -> bool {
+    ) -> Result<bool, StoreError> {
         self.depart(now, queue, sequence, Because::Step)
     }
 
@@ -46,61 +48,72 @@ impl<S: Shelf> Ledger<S> {
         let source = self.book(queue)?.queue.clone();
         let has_way_out = source.policy.dead_letters.as_deref().is_some_and(|rule| match &rule.then {
             DeadLetterAction::Drop => true,
-            DeadLetterAction::MoveTo(key) => self.target(&source, key).is_some(),
+            DeadLetterAction::MoveTo(key) => !matches!(self.target(&source, key), Ok(None)),
         });
         Ok(move |item: &Item| {
             has_way_out && dead_letters::is_exhausted(item.attempts, source.policy.dead_letters.as_deref())
         })
     }
 
-    fn depart(&mut self, at: Timestamp, queue: QueueId, sequence: Sequence, because: Because) -> bool {
-        let Some(book) = self.books.get(&queue) else { return false };
+    fn depart(
+        &mut self,
+        at: Timestamp,
+        queue: QueueId,
+        sequence: Sequence,
+        because: Because,
+    ) -> Result<bool, StoreError> {
+        let Some(book) = self.books.get(&queue) else { return Ok(false) };
         if book.queue.policy.dead_letters.is_none() {
-            return false;
+            return Ok(false);
         }
         let source = book.queue.clone();
-        let Some(rule) = &source.policy.dead_letters else { return false };
-        let Some((item, _)) = book.find(sequence) else { return false };
+        let Some(rule) = &source.policy.dead_letters else { return Ok(false) };
+        let Some((item, _)) = book.find(sequence) else { return Ok(false) };
         if !dead_letters::is_exhausted(item.attempts, Some(rule)) {
-            return false;
+            return Ok(false);
         }
         // No request asked for this: without room it stays, and its next lease decides again.
         if !self.shelf.has_room_for_due(DEPARTURE_BYTES) {
-            return false;
+            return Ok(false);
         }
         match &rule.then {
             DeadLetterAction::Drop => {
                 let due = because == Because::Due;
                 self.enact(at, &Change::Dropped { queue, sequence, due });
-                true
+                Ok(true)
             }
-            DeadLetterAction::MoveTo(key) => match self.target(&source, key) {
+            DeadLetterAction::MoveTo(key) => match self.target(&source, key)? {
                 Some(target) => {
                     self.dead_letter(at, &source, &target, &item, because);
-                    true
+                    Ok(true)
                 }
-                None => false,
+                None => Ok(false),
             },
         }
     }
 
     /// The queue of this name, if messages of `source` may go there.
-    fn target(&self, source: &Queue, key: &QueueKey) -> Option<Arc<Queue>> {
-        let target = self.named(key)?;
-        let fits = target.id != source.id && target.policy.kind.is_fifo() == source.policy.kind.is_fifo();
-        fits.then(|| target.clone())
+    fn target(&self, source: &Queue, key: &QueueKey) -> Result<Option<Target>, StoreError> {
+        let fits = |target: &Target| {
+            let target = target.queue();
+            target.id != source.id && target.policy.kind.is_fifo() == source.policy.kind.is_fifo()
+        };
+        Ok(self.found(key)?.filter(fits))
     }
 
-    fn dead_letter(&mut self, at: Timestamp, source: &Queue, target: &Queue, item: &Item, because: Because) {
+    fn dead_letter(&mut self, at: Timestamp, source: &Queue, target: &Target, item: &Item, because: Because) {
         let Some(rule) = &source.policy.dead_letters else { return };
         let first_leased_at = item.first_leased_at.get();
         let arrival = dead_letters::arrival(rule.carries, at, item.sent_at, item.attempts, first_leased_at);
-        let delay = if arrival.delayed { target.policy.delay } else { std::time::Duration::ZERO };
+        let landing = self.landing(at, target);
+        // In an outbox nothing waits: the delay of its target begins there.
+        let delayed = arrival.delayed && matches!(target, Target::Here(_));
+        let delay = if delayed { landing.policy.delay } else { std::time::Duration::ZERO };
         let moved = DeadLettered {
             from: source.id,
             sequence: item.sequence,
-            to: target.id,
-            as_sequence: self.next_sequence(target),
+            to: landing.id,
+            as_sequence: self.next_sequence(&landing),
             place: item.place(),
             body_bytes: item.body_bytes,
             group: self
@@ -113,7 +126,7 @@ impl<S: Shelf> Ledger<S> {
             attempts: arrival.attempts,
             first_leased_at: arrival.first_leased_at,
             visible_at: at.plus(delay),
-            delayed: arrival.delayed,
+            delayed,
             origin: source.key.clone(),
             due: because == Because::Due,
         };

@@ -131,7 +131,16 @@ impl<S: Shelf> Ledger<S> {
         item: &Item,
     ) -> Result<Next, StoreError> {
         let queue = taking.command.queue;
-        if taking.has_dead_letters && self.depart_if_exhausted(now, queue, item.sequence) {
+        let departed = match taking.has_dead_letters {
+            true => self.depart_if_exhausted(now, queue, item.sequence),
+            false => Ok(false),
+        };
+        let departed = match departed {
+            Ok(departed) => departed,
+            Err(_) if !taking.leased.is_empty() => return Ok(Next::Stop),
+            Err(error) => return Err(error),
+        };
+        if departed {
             self.pace.left.departures = self.pace.left.departures.saturating_sub(1);
             return Ok(if self.pace.left.departures == 0 { Next::Stop } else { Next::GoOn });
         }

@@ -7,6 +7,7 @@ pub(in crate::ledger) mod expiry;
 mod inspect;
 mod lease;
 mod look;
+mod owed;
 mod queues;
 mod receipts;
 mod redrive;

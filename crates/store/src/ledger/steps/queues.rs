@@ -136,7 +136,9 @@ impl<S: Shelf> Ledger<S> {
     }
 
     pub(in crate::ledger) fn queues(&self) -> Outcome {
-        let mut queues: Vec<Arc<Queue>> = self.books.values().map(|book| book.queue.clone()).collect();
+        let is_shown = |queue: &&Arc<Queue>| !self.outboxes.contains(&queue.id);
+        let all = self.books.values().map(|book| &book.queue);
+        let mut queues: Vec<Arc<Queue>> = all.filter(is_shown).cloned().collect();
         queues.sort_unstable_by_key(|queue| queue.id);
         Outcome::Queues(queues)
     }

@@ -203,7 +203,8 @@ impl<S: Shelf> Ledger<S> {
         sequence: Sequence,
         delay: Duration,
     ) -> Timestamp {
-        if self.depart_if_exhausted(now, queue, sequence) {
+        // Where it is not known whether there is a target, the next lease decides again.
+        if self.depart_if_exhausted(now, queue, sequence).unwrap_or(false) {
             return now;
         }
         let visible_at = retry::after_release(now, delay);

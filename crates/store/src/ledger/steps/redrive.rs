@@ -5,17 +5,22 @@ use std::sync::Arc;
 use kew_core::command::{ContinueMove, ListMoves, MoveChosen, StartMove};
 use kew_core::{
     Content, DeduplicationId, MessageId, MoveReason, MoveTask, Origin, Outcome, Queue, QueueId, QueueKey,
-    RuleError, Sequence, TaskFailure, TaskId, TaskState, Text, Timestamp,
+    RuleError, Sequence, TaskFailure, TaskId, TaskState, Text, Timestamp, own,
 };
 
 use smallvec::SmallVec;
 
+use super::owed::{NOTE_BYTES, Target};
 use super::send::MESSAGE_BYTES;
 use crate::StoreError;
+use crate::error::OWED_AHEAD;
 use crate::ledger::Ledger;
 use crate::ledger::change::{Change, Sent};
 use crate::ledger::item::Item;
 use crate::ledger::shelf::Shelf;
+
+/// Messages that are owed to one queue of another shard before move tasks rest.
+const OWED_BY_TASKS_MAX: u64 = 20_000;
 
 /// Bytes of content that one step of a task moves at most, beyond its first message: a caller waits for no more
 /// than that.
@@ -29,9 +34,7 @@ impl<S: Shelf> Ledger<S> {
     ) -> Result<Outcome, StoreError> {
         let source = self.book(command.source)?;
         let (source_key, to_move) = (source.queue.key.clone(), source.visible());
-        if command.destination.as_ref().is_some_and(|key| !self.names.contains(key)) {
-            return Err(RuleError::QueueNotFound.into());
-        }
+        self.must_be_there(command.destination.as_ref())?;
         let running =
             |task: &Arc<MoveTask>| task.source == command.source && task.state == TaskState::Running;
         if self.tasks.values().any(running) {
@@ -55,6 +58,12 @@ impl<S: Shelf> Ledger<S> {
             started_at: now,
         };
         Ok(Outcome::Move(self.set_task(now, task)))
+    }
+
+    /// Refuses a move to a queue that is in no shard.
+    fn must_be_there(&self, destination: Option<&QueueKey>) -> Result<(), StoreError> {
+        let Some(key) = destination else { return Ok(()) };
+        self.found(key)?.map(drop).ok_or_else(|| RuleError::QueueNotFound.into())
     }
 
     fn set_task(&mut self, now: Timestamp, task: MoveTask) -> Arc<MoveTask> {
@@ -166,6 +175,9 @@ impl<S: Shelf> Ledger<S> {
             return Ok(Moved::Enough);
         }
         let target = self.destination(&source, task.destination.as_ref(), &item)?;
+        if self.is_far_ahead(&target) {
+            return Err(StoreError::Overloaded { what: OWED_AHEAD }.into());
+        }
         match self.redrive(now, &source, &target, &item) {
             Ok(_) => Ok(Moved::One(bytes)),
             Err(error @ StoreError::Damaged { .. }) => {
@@ -182,17 +194,24 @@ impl<S: Shelf> Ledger<S> {
         source: &Queue,
         named: Option<&QueueKey>,
         item: &Item,
-    ) -> Result<Arc<Queue>, TaskFailure> {
+    ) -> Result<Target, MoveError> {
         let book = self.books.get(&source.id).ok_or(TaskFailure::SourceMissing)?;
         let key = match named {
             Some(key) => key,
             None => &book.origin_of(item).ok_or(TaskFailure::OriginUnknown)?.0,
         };
-        let target = self.named(key).ok_or(TaskFailure::DestinationMissing)?;
-        if target.policy.kind.is_fifo() != source.policy.kind.is_fifo() {
-            return Err(TaskFailure::KindMismatch);
+        let target = self.found(key)?.ok_or(TaskFailure::DestinationMissing)?;
+        if target.queue().policy.kind.is_fifo() != source.policy.kind.is_fifo() {
+            return Err(TaskFailure::KindMismatch.into());
         }
-        Ok(target.clone())
+        Ok(target)
+    }
+
+    /// Whether as many messages are owed to a queue as a task may be ahead of those that carry them.
+    fn is_far_ahead(&self, target: &Target) -> bool {
+        let Target::Elsewhere(queue) = target else { return false };
+        let outbox = self.named(&own::outbox(queue.id)).and_then(|outbox| self.books.get(&outbox.id));
+        outbox.is_some_and(|book| book.stored() >= OWED_BY_TASKS_MAX)
     }
 
     /// A message leaves, and a new one with its content enters the target.
@@ -200,12 +219,16 @@ impl<S: Shelf> Ledger<S> {
         &mut self,
         now: Timestamp,
         source: &Queue,
-        target: &Queue,
+        target: &Target,
         item: &Item,
     ) -> Result<Sequence, StoreError> {
         let stored = self.shelf.read(item.place())?;
         let content: &Content = &stored.content;
-        self.shelf.room((content.body.len() + content.annotations.len()) as u64 + 2 * MESSAGE_BYTES + 256)?;
+        self.shelf
+            .room((content.body.len() + content.annotations.len()) as u64 + 2 * MESSAGE_BYTES + NOTE_BYTES)?;
+        let landing = self.landing(now, target);
+        let target = &*landing;
+        let is_owed = self.outboxes.contains(&target.id);
         let id = MessageId::from_chance(self.entropy.wide_bits());
         let is_fifo = target.policy.kind.is_fifo();
         let deduplication = is_fifo.then(|| DeduplicationId(Text::from(id.to_string())));
@@ -227,7 +250,8 @@ impl<S: Shelf> Ledger<S> {
             deduplication: deduplication.as_ref(),
             identity: None,
             visible_at: now.plus(target.policy.delay),
-            rank: now,
+            // An outbox is carried in the order of its places.
+            rank: if is_owed { Timestamp::ZERO } else { now },
             expiry: item.expiry,
             origin: Some(&origin),
         };
@@ -255,15 +279,13 @@ impl<S: Shelf> Ledger<S> {
         command: &MoveChosen,
     ) -> Result<Outcome, StoreError> {
         let source = self.book(command.source)?.queue.clone();
-        if command.destination.as_ref().is_some_and(|key| !self.names.contains(key)) {
-            return Err(RuleError::QueueNotFound.into());
-        }
+        self.must_be_there(command.destination.as_ref())?;
         // Room for all of them first: a step is done whole or not at all.
         let chosen = command.tokens.iter().filter_map(|token| self.chosen(&source, token).ok());
         let chosen: Vec<Item> = chosen.collect();
         let bytes: u64 = chosen
             .iter()
-            .map(|item| u64::from(item.record_bytes.max(item.body_bytes)) + 2 * MESSAGE_BYTES + 256)
+            .map(|item| u64::from(item.record_bytes.max(item.body_bytes)) + 2 * MESSAGE_BYTES + NOTE_BYTES)
             .sum();
         self.shelf.room(bytes)?;
         let is_at_hand = |all: Result<(), StoreError>, item: &Item| {
@@ -279,7 +301,7 @@ impl<S: Shelf> Ledger<S> {
             results.push(match self.chosen(&source, token) {
                 Err(error) => Err(error),
                 Ok(item) => match self.destination(&source, command.destination.as_ref(), &item) {
-                    Err(TaskFailure::KindMismatch) => Err(RuleError::KindChange),
+                    Err(MoveError::Failure(TaskFailure::KindMismatch)) => Err(RuleError::KindChange),
                     Err(_) => Err(RuleError::QueueNotFound),
                     Ok(target) => match self.redrive(now, &source, &target, &item) {
                         // Nothing of it was changed, and those before it in the step are moved.
