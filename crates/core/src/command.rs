@@ -417,8 +417,8 @@ pub struct Carry {
     pub outbox: QueueId,
     /// Maximum number of messages.
     pub max: u32,
-    /// Maximum bytes of bodies, all messages together; the first message always fits.
-    pub body_bytes_max: u64,
+    /// Maximum bytes of their stored records, all messages together; the first message always fits.
+    pub bytes_max: u64,
 }
 
 /// See [`crate::Command::Bring`].

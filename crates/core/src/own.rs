@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::{AccountId, DocumentKey, QueueId, QueueKey, Timestamp};
+use crate::{AccountId, DocumentKey, Queue, QueueId, QueueKey, Timestamp};
 
 /// Their account.
 pub const OWN_ACCOUNT: AccountId = AccountId(u64::MAX);
@@ -44,6 +44,18 @@ pub fn outbox(target: QueueId) -> QueueKey {
 pub fn owed_to(key: &QueueKey) -> Option<QueueId> {
     let number = (key.account == OWN_ACCOUNT).then(|| key.name.strip_prefix(OUTBOX))??;
     number.parse().ok().map(QueueId)
+}
+
+/// How an outbox names the queue that a message left: with its number, which stays when the queue is renamed.
+pub fn left(queue: &Queue) -> QueueKey {
+    let key = &queue.key;
+    QueueKey::new(key.account, &key.region, &format!("{}/{}", queue.id.0, key.name))
+}
+
+/// The number and the name of that queue; `None` for a name that is none of an outbox.
+pub fn read_left(key: &QueueKey) -> Option<(QueueId, QueueKey)> {
+    let (number, name) = key.name.split_once('/')?;
+    Some((QueueId(number.parse().ok()?), QueueKey::new(key.account, &key.region, name)))
 }
 
 /// The owner of the documents that say how far the messages of outboxes came into queues of a shard.

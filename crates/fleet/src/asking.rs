@@ -67,7 +67,11 @@ async fn trace_around(fleet: Arc<Inner>, trace: Trace) -> Result<Trail, StoreErr
     let next_place = next_shard.map(|next| (u64::from(next) << EVENT_BITS) | NEWEST);
     let what = match trace.what {
         Traced::Places(places) => {
-            let there = places.into_iter().filter(|(queue, _)| count.of_queue(*queue) == shard);
+            // A message that went to another shard is known there by the place between the two that it came from. That
+            // is in no list of queues.
+            let is_listed = |queue| fleet.engine().is_some_and(|engine| engine.queue_by_id(queue).is_some());
+            let is_asked_for = |queue| count.of_queue(queue) == shard || !is_listed(queue);
+            let there = places.into_iter().filter(|(queue, _)| is_asked_for(*queue));
             Traced::Places(there.collect())
         }
         id @ Traced::Id(_) => id,

@@ -15,6 +15,7 @@ use kew_core::{Command, Outcome, OwedMessage, Owing, Queue, QueueId, QueueKey, R
 use kew_engine::{Engine, EngineError};
 use kew_peer::{Reply, Request};
 use kew_store::{Elsewhere, StoreError};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -23,8 +24,10 @@ use crate::inner::Inner;
 
 /// Messages of one batch.
 const BATCH: u32 = 500;
-/// Bytes of bodies of one batch; a larger message goes alone.
+/// Bytes of one batch; a larger message goes alone.
 const BATCH_BYTES: u64 = 1 << 20;
+/// Batches for one shard that are held in memory at once, each of another outbox.
+pub(crate) const BATCHES_FOR_A_SHARD: usize = 4;
 /// Messages that go back in one step.
 const BACK: u32 = 100;
 /// How often it is looked for what is owed, beside what is told at once.
@@ -145,6 +148,12 @@ impl Inner {
         outbox
     }
 
+    /// Limits how many batches are under way to the shard of a queue.
+    fn carries_to(&self, target: QueueId) -> &Semaphore {
+        let shard = self.places.count.of_queue(target);
+        &self.carries[usize::from(shard.0)]
+    }
+
     fn keeps_queue(&self, queue: QueueId) -> bool {
         self.places.is_here(self.places.count.of_queue(queue))
     }
@@ -155,7 +164,8 @@ impl Inner {
         outbox: QueueId,
         target: QueueId,
     ) -> Result<Carried, EngineError> {
-        let carry = Carry { outbox, max: BATCH, body_bytes_max: BATCH_BYTES };
+        let _permit = self.carries_to(target).acquire().await.map_err(|_closed| away("the node ends"))?;
+        let carry = Carry { outbox, max: BATCH, bytes_max: BATCH_BYTES };
         let messages = match engine.carry_out(Command::Carry(carry)).await {
             Ok(Outcome::Owed(messages)) => messages,
             Ok(_) | Err(EngineError::Rule(RuleError::QueueNotFound)) => return Ok(Carried::All),
@@ -175,11 +185,19 @@ impl Inner {
             }
             // The target is gone. An outbox that is empty by now was forgotten there, and goes away.
             Ok(None) => {
-                let back = TakeBack { outbox, max: BACK };
-                engine.carry_out(Command::TakeBack(back)).await?;
+                while self.take_back(engine, outbox).await? == BACK {}
                 Ok(Carried::Some)
             }
             Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Some of what is owed to a queue that is gone goes back. Answers how many messages.
+    async fn take_back(&self, engine: &Engine, outbox: QueueId) -> Result<u32, EngineError> {
+        match engine.carry_out(Command::TakeBack(TakeBack { outbox, max: BACK })).await {
+            Ok(Outcome::TakenBack(messages)) => Ok(messages),
+            Ok(_) | Err(EngineError::Rule(RuleError::QueueNotFound)) => Ok(0),
+            Err(error) => Err(error),
         }
     }
 

@@ -12,9 +12,10 @@ use kew_core::{
 use kew_engine::Engine;
 use kew_store::{Freed, Store, StoreError, Submission};
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 
 use crate::asking;
+use crate::carrying::BATCHES_FOR_A_SHARD;
 use crate::commits::Commits;
 use crate::contracts::{Carrier, Names};
 use crate::holds::Holds;
@@ -63,6 +64,9 @@ impl Fleet {
             by_hand: AtomicBool::new(false),
             shows: OnceLock::new(),
             owed: Notify::new(),
+            carries: std::iter::repeat_with(|| Semaphore::new(BATCHES_FOR_A_SHARD))
+                .take(usize::from(shards.get()))
+                .collect(),
             knew_all: AtomicBool::new(false),
         }))
     }
@@ -249,7 +253,10 @@ impl Store for Fleet {
     fn step_in(&self, shard: ShardId, now: Timestamp, command: &Command) -> Submission {
         match self.0.places.here(shard) {
             Some(store) => {
-                self.0.holds.before_step(shard, &*store).unwrap_or_else(|| store.step(now, command))
+                let submission =
+                    self.0.holds.before_step(shard, &*store).unwrap_or_else(|| store.step(now, command));
+                self.0.note_owed(&submission);
+                submission
             }
             None => Submission::settled(Err(asking::away("the shard has just left this node"))),
         }

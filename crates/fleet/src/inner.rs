@@ -10,7 +10,7 @@ use kew_engine::Engine;
 use kew_store::{SOMETHING_IS_OWED, Submission};
 use parking_lot::{Mutex, RwLock};
 use tokio::runtime::Handle;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 
 use crate::commits::Commits;
@@ -53,6 +53,8 @@ pub(crate) struct Inner {
     pub(crate) leaving: Mutex<BTreeMap<NodeId, Instant>>,
     /// Rings when a shard of this node left messages for another shard.
     pub(crate) owed: Notify,
+    /// For each shard, permits of the batches that are under way to it.
+    pub(crate) carries: Vec<Semaphore>,
     /// Whether every queue was known when this was last looked at: asked where no lock may be taken.
     pub(crate) knew_all: AtomicBool,
 }

@@ -139,7 +139,7 @@ fn timeline(events: &[Event], taken: Option<Taken>, engine: &Engine, home: &Home
 }
 
 /// The queue that a move leads to. Between two shards that is where the message arrived from the place that it left
-/// for; none while it is on its way.
+/// for. On its way it leads to that place, which is in no list.
 fn through(event: &Event, events: &[Event]) -> Option<QueueId> {
     let to = event.moved_to()?;
     let arrival = events.iter().find(|arrival| arrival.came_from() == Some(to));
@@ -164,7 +164,9 @@ fn entry(
     name: &impl Fn(QueueId) -> Option<String>,
 ) -> Map<String, Value> {
     let later = |until: Timestamp| instant(until).filter(|until| *until > event.at.0);
-    let named = |queue| name(queue).unwrap_or_else(|| "a queue that is deleted".to_owned());
+    let named = |queue| {
+        name(queue).unwrap_or_else(|| "a queue that is deleted, or that it has not reached yet".to_owned())
+    };
     let to = || format!("to {}", to.map_or_else(String::new, named));
     let Told { word, by, until, reason, detail } = match event.kind {
         EventKind::Sent { visible_at, .. } => Told { until: later(visible_at), ..told("sent") },

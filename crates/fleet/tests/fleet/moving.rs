@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use kew_core::command::{Lease, ListMoves, StartMove, UpdateQueue};
-use kew_core::{Carries, DeadLetterAction, DeadLetterRule, Policy, Queue, QueueId, TaskState};
+use kew_core::{Carries, DeadLetterAction, DeadLetterRule, Policy, Queue, QueueId, Sequence, TaskState};
 
 use crate::world::{Node, World, key};
 
@@ -112,6 +112,23 @@ async fn move_task_brings_messages_to_the_shard_they_came_from() {
     assert_eq!((tasks[0].state, tasks[0].moved), (TaskState::Completed, MESSAGES as u64));
     let taken = take_all(&b, &source, MESSAGES).await;
     assert_eq!((taken.len(), taken.values().max()), (MESSAGES, Some(&1)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn trail_of_a_message_leads_from_its_first_queue_into_the_other_shard() {
+    let world = World::of(2);
+    world.keep_publishing();
+    let (a, b) = (world.start("a").await, world.start("b").await);
+    world.settled(&[&a, &b]).await;
+    let (source, dead) = linked(&a).await;
+    a.send(&source, "poison").await.expect("a send is acknowledged");
+    fail_all(&a, &source, 1).await;
+    tokio::time::sleep(Duration::from_secs(40)).await;
+    for node in [&a, &b] {
+        let events = node.engine.timeline(source.id, Sequence(1)).await.expect("events are answered");
+        let arrived = events.last().expect("the message has a history");
+        assert!(arrived.came_from().is_some() && arrived.queue == dead.id, "at {}: {events:?}", node.id);
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,12 +6,13 @@
 use super::{In, Out, Wire, WireError};
 
 /// Every text of this version: a test compares them with the sources.
-pub(super) const KNOWN: [&str; 9] = [
+pub(super) const KNOWN: [&str; 10] = [
     "the batch that waits for the disk",
     "the database: it cannot be reached",
     "the disk that messages are read from",
     "the number of bytes of replies that clients have not taken yet",
     "the number of deduplication ids remembered",
+    "the number of messages owed to another shard",
     "the number of open files",
     "the number of receives waiting on this queue",
     "the number of waiting receives",

@@ -89,7 +89,7 @@ records! {
     PutDocuments { account, documents }
     Documents { account, owner }
     History { queue, sequence }
-    Carry { outbox, max, body_bytes_max }
+    Carry { outbox, max, bytes_max }
     Bring { target, outbox, messages }
     Settle { outbox, through }
     TakeBack { outbox, max }

@@ -157,9 +157,11 @@ impl<'a> Export<'a> {
     fn documents(&mut self, store: &LogStore) -> Result<(), LogError> {
         let documents: Vec<_> = {
             let ledger = store.inner.writer.lock();
-            // That this store was imported says nothing of the one that is made of the lines.
-            let is_carried =
-                |account, key: &DocumentKey| account != own::OWN_ACCOUNT || *key != own::imported();
+            // That this store was imported, and how far outboxes came, says nothing of the one that is made of the
+            // lines.
+            let is_carried = |account, key: &DocumentKey| {
+                account != own::OWN_ACCOUNT || (*key != own::imported() && &*key.owner != own::CAME)
+            };
             let documents = ledger.carried_documents().filter(|(account, key, _)| is_carried(*account, key));
             documents.map(|(account, key, bytes)| (account, key.clone(), bytes.clone())).collect()
         };

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use kew_core::command::{ContinueMove, MoveChosen, Peek, StartMove, View};
+use kew_core::command::{ContinueMove, MoveChosen, Peek, StartMove, UpdateQueue, View};
 use kew_core::{
-    Carries, Command, EventKind, MoveReason, Outcome, Policy, QueueId, RuleError, Sequence, TaskState,
+    Carries, Command, Content, EventKind, MoveReason, NewMessage, Outcome, Policy, QueueId, RuleError,
+    Sequence, TaskState,
 };
 use kew_store::StoreError;
 
-use crate::pair::{Pair, body, rule};
+use crate::pair::{Pair, body, carry, rule};
 use crate::small_store::{key, text_of};
 
 const LAPSE: Duration = Duration::from_secs(31);
@@ -96,6 +97,41 @@ fn what_is_owed_goes_back_when_its_target_is_gone_and_its_outbox_goes_away() {
         ("poison", 2),
         "without a target it stays"
     );
+}
+
+#[test]
+fn what_goes_back_finds_its_queue_under_a_new_name_and_comes_from_nowhere() {
+    let (mut pair, source, dead) = linked(Carries::History);
+    owed_one(&mut pair, source);
+    let outbox = pair.owing(0)[0].outbox;
+    let rename = Some(key("renamed"));
+    let update = UpdateQueue { queue: source, if_version: None, policy: None, documents: Vec::new(), rename };
+    pair.at(0).ask(Command::UpdateQueue(update));
+    assert_eq!(pair.owed(0, outbox)[0].origin.queue, key("renamed"), "it arrives from the name of now");
+    // Another queue of the old name is not where it goes.
+    pair.queue(0, "source", Policy::standard());
+    pair.delete(1, "dead");
+    assert_eq!(pair.bring(1, dead, outbox, pair.owed(0, outbox)), None);
+    assert_eq!(pair.take_back(0, outbox), Outcome::TakenBack(1));
+    let leased = pair.at(0).lease(source, 1);
+    assert_eq!((body(&leased[0]).as_str(), &leased[0].message.origin), ("poison", &None));
+}
+
+#[test]
+fn batch_is_bounded_by_all_that_its_messages_are_not_by_their_bodies_alone() {
+    let (mut pair, source, _) = linked(Carries::History);
+    for _ in 0..3 {
+        let message = pair.at(0).message("x");
+        let annotations = vec![b'a'; 400 << 10].into();
+        let content = Content { annotations, ..message.content };
+        pair.at(0).try_send(source, NewMessage { content, ..message }).unwrap();
+    }
+    assert_eq!(pair.at(0).lease(source, 3).len(), 3);
+    pair.later(LAPSE);
+    pair.at(0).ask(Command::Due);
+    let outbox = pair.owing(0)[0].outbox;
+    let Outcome::Owed(messages) = pair.at(0).ask(carry(outbox, 10)) else { panic!("nothing is owed") };
+    assert_eq!(messages.len(), 2, "two of 400 KiB are less than a MiB, and three are more");
 }
 
 #[test]

@@ -196,7 +196,7 @@ impl Pair {
 }
 
 pub fn carry(outbox: QueueId, max: u32) -> Command {
-    Command::Carry(Carry { outbox, max, body_bytes_max: 1 << 20 })
+    Command::Carry(Carry { outbox, max, bytes_max: 1 << 20 })
 }
 
 pub fn lease(queue: QueueId, max: u32, now: Timestamp) -> Command {

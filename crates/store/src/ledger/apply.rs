@@ -334,6 +334,8 @@ impl<S: Shelf> Ledger<S> {
 
     fn apply_arrived(&mut self, at: Timestamp, moved: &DeadLettered) {
         let is_owed = self.outboxes.contains(&moved.to);
+        // One that comes back from an outbox is from nowhere.
+        let is_from = !moved.origin.name.is_empty();
         let Some(book) = self.books.get_mut(&moved.to) else { return };
         let item = Item {
             sequence: moved.as_sequence,
@@ -350,8 +352,8 @@ impl<S: Shelf> Ledger<S> {
             first_leased_at: moved.first_leased_at.into(),
             nonce: 0,
             lease_end: MaybeInstant::NONE,
-            origin: Some(book.origin(&moved.origin, MoveReason::AttemptsExhausted)),
-            moved_at: at,
+            origin: is_from.then(|| book.origin(&moved.origin, MoveReason::AttemptsExhausted)),
+            moved_at: if is_from { at } else { Timestamp::ZERO },
         };
         book.enter(item, at);
         self.shelf.occupy(moved.place);

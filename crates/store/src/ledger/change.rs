@@ -227,7 +227,7 @@ pub struct DeadLettered {
     pub visible_at: Timestamp,
     /// Whether the target's own delay applies, as to a fresh send.
     pub delayed: bool,
-    /// The queue it came from, by name.
+    /// The queue it came from, by name; an empty name where it comes back from an outbox.
     pub origin: QueueKey,
     /// Whether it left by itself at the end of a lease, rather than in a step.
     pub due: bool,

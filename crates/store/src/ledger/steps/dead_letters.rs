@@ -127,7 +127,7 @@ impl<S: Shelf> Ledger<S> {
             first_leased_at: arrival.first_leased_at,
             visible_at: at.plus(delay),
             delayed,
-            origin: source.key.clone(),
+            origin: target.origin(source),
             due: because == Because::Due,
         };
         self.enact(at, &Change::DeadLettered(moved));

@@ -51,6 +51,14 @@ impl Target {
             Self::Here(queue) | Self::Elsewhere(queue) => queue,
         }
     }
+
+    /// How a message that goes there names the queue it leaves.
+    pub(super) fn origin(&self, source: &Queue) -> QueueKey {
+        match self {
+            Self::Here(_) => source.key.clone(),
+            Self::Elsewhere(_) => own::left(source),
+        }
+    }
 }
 
 impl<S: Shelf> Ledger<S> {
@@ -111,17 +119,20 @@ impl<S: Shelf> Ledger<S> {
     /// The next messages of an outbox. The caller carries one batch of an outbox at a time.
     pub(in crate::ledger) fn carry(&mut self, now: Timestamp, command: Carry) -> Result<Outcome, StoreError> {
         let items = self.next_owed(command)?;
-        // Those that have to be waited for are read together; one that is damaged is met below.
+        // Those that have to be waited for are read together: each is asked for before the first is waited for. One
+        // that is damaged is met below.
+        let mut at_hand = Ok(());
         for item in &items {
             match self.shelf.at_hand(item.place()) {
                 Ok(()) | Err(StoreError::Damaged { .. }) => {}
-                Err(error) => return Err(error),
+                error => at_hand = error,
             }
         }
+        at_hand?;
         let mut messages = Vec::with_capacity(items.len());
         for item in &items {
             match self.shelf.read(item.place()) {
-                Ok(stored) => messages.push(owed(self.outbox_book(command.outbox)?, item, stored)?),
+                Ok(stored) => messages.push(self.owed(command.outbox, item, stored)?),
                 // Nobody can say when it is read: it waits in its queue, and holds up none of those behind it.
                 Err(StoreError::Damaged { .. }) => {
                     self.shelf.room(RETURN_BYTES)?;
@@ -133,15 +144,37 @@ impl<S: Shelf> Ledger<S> {
         Ok(Outcome::Owed(messages))
     }
 
+    /// A message of an outbox as it is carried. The queue that it left goes by the name it has now.
+    fn owed(&self, outbox: QueueId, item: &Item, stored: Stored) -> Result<OwedMessage, StoreError> {
+        let missing =
+            || StoreError::Damaged { what: format!("an outbox has message {} of no queue", item.sequence.0) };
+        let (key, reason) = self.outbox_book(outbox)?.origin_of(item).ok_or_else(missing)?;
+        let (source, name) = own::read_left(key).ok_or_else(missing)?;
+        let queue = self.books.get(&source).map_or(name, |book| book.queue.key.clone());
+        Ok(OwedMessage {
+            sequence: item.sequence,
+            id: stored.id,
+            content: stored.content,
+            group: stored.group,
+            deduplication: stored.deduplication,
+            expiry: item.expiry,
+            sent_at: item.sent_at,
+            attempts: item.attempts,
+            first_leased_at: item.first_leased_at.get(),
+            origin: Origin { queue, reason: *reason, at: item.moved_at },
+        })
+    }
+
     fn next_owed(&self, command: Carry) -> Result<Vec<Item>, RuleError> {
         let (mut items, mut bytes) = (Vec::new(), 0);
         let ready = self.outbox_book(command.outbox)?.ready_items();
         for item in ready.take(usize::try_from(command.max).unwrap_or(usize::MAX)) {
-            let body_bytes = u64::from(item.body_bytes);
-            if !batching::fits(items.len(), bytes, body_bytes, command.body_bytes_max) {
+            // With its attributes, which may be more than its body.
+            let item_bytes = u64::from(item.record_bytes.max(item.body_bytes));
+            if !batching::fits(items.len(), bytes, item_bytes, command.bytes_max) {
                 break;
             }
-            bytes += body_bytes;
+            bytes += item_bytes;
             items.push(item);
         }
         Ok(items)
@@ -259,8 +292,9 @@ impl<S: Shelf> Ledger<S> {
     /// queue it goes the way of its target.
     fn go_back(&mut self, now: Timestamp, outbox: QueueId, item: &Item, visible_at: Timestamp) {
         let Some(book) = self.books.get(&outbox) else { return };
-        let source = book.origin_of(item).and_then(|(key, _)| self.named(key));
-        let Some(source) = source.cloned() else {
+        let left = book.origin_of(item).and_then(|(key, _)| own::read_left(key));
+        let source = left.and_then(|(source, _)| self.books.get(&source)).map(|book| book.queue.clone());
+        let Some(source) = source else {
             self.enact(now, &Change::Dropped { queue: outbox, sequence: item.sequence, due: false });
             return;
         };
@@ -278,7 +312,8 @@ impl<S: Shelf> Ledger<S> {
             first_leased_at: item.first_leased_at.get(),
             visible_at,
             delayed: visible_at > now,
-            origin: source.key.clone(),
+            // It came from nowhere else.
+            origin: QueueKey::new(OWN_ACCOUNT, "", ""),
             due: false,
         };
         self.enact(now, &Change::DeadLettered(back));
@@ -287,25 +322,6 @@ impl<S: Shelf> Ledger<S> {
 
 fn read_sequence(bytes: &[u8]) -> Option<Sequence> {
     bytes.try_into().ok().map(|bytes| Sequence(u64::from_be_bytes(bytes)))
-}
-
-/// A message of an outbox as it is carried.
-fn owed(book: &Book, item: &Item, stored: Stored) -> Result<OwedMessage, StoreError> {
-    let missing =
-        || StoreError::Damaged { what: format!("an outbox has message {} of no queue", item.sequence.0) };
-    let (queue, reason) = book.origin_of(item).ok_or_else(missing)?;
-    Ok(OwedMessage {
-        sequence: item.sequence,
-        id: stored.id,
-        content: stored.content,
-        group: stored.group,
-        deduplication: stored.deduplication,
-        expiry: item.expiry,
-        sent_at: item.sent_at,
-        attempts: item.attempts,
-        first_leased_at: item.first_leased_at.get(),
-        origin: Origin { queue: queue.clone(), reason: *reason, at: item.moved_at },
-    })
 }
 
 fn shelf_bytes(message: &OwedMessage) -> u64 {

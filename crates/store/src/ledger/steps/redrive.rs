@@ -227,12 +227,12 @@ impl<S: Shelf> Ledger<S> {
         self.shelf
             .room((content.body.len() + content.annotations.len()) as u64 + 2 * MESSAGE_BYTES + NOTE_BYTES)?;
         let landing = self.landing(now, target);
+        let origin = Origin { queue: target.origin(source), reason: MoveReason::Redriven, at: now };
         let target = &*landing;
         let is_owed = self.outboxes.contains(&target.id);
         let id = MessageId::from_chance(self.entropy.wide_bits());
         let is_fifo = target.policy.kind.is_fifo();
         let deduplication = is_fifo.then(|| DeduplicationId(Text::from(id.to_string())));
-        let origin = Origin { queue: source.key.clone(), reason: MoveReason::Redriven, at: now };
         let left = Change::Redriven {
             queue: source.id,
             sequence: item.sequence,
