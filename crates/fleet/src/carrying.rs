@@ -164,7 +164,7 @@ impl Inner {
         outbox: QueueId,
         target: QueueId,
     ) -> Result<Carried, EngineError> {
-        let _permit = self.carries_to(target).acquire().await.map_err(|_closed| away("the node ends"))?;
+        let permit = self.carries_to(target).acquire().await.map_err(|_closed| away("the node ends"))?;
         let carry = Carry { outbox, max: BATCH, bytes_max: BATCH_BYTES };
         let messages = match engine.carry_out(Command::Carry(carry)).await {
             Ok(Outcome::Owed(messages)) => messages,
@@ -185,6 +185,8 @@ impl Inner {
             }
             // The target is gone. An outbox that is empty by now was forgotten there, and goes away.
             Ok(None) => {
+                // No batch is held any more, and an outbox with much in it keeps no other from this shard.
+                drop(permit);
                 while self.take_back(engine, outbox).await? == BACK {}
                 Ok(Carried::Some)
             }

@@ -1,6 +1,7 @@
 //! Messages that move between shards, while nodes that keep the shards come and go.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use kew_core::command::{Lease, ListMoves, StartMove, UpdateQueue};
@@ -24,8 +25,17 @@ async fn set_rule(node: &Node, queue: QueueId, policy: Policy) {
     node.engine.update_queue(update).await.expect("a rule may lead to any shard");
 }
 
+/// Two nodes that keep a shard each.
+async fn two_nodes() -> (Arc<World>, Node, Node) {
+    let world = World::of(2);
+    world.keep_publishing();
+    let (a, b) = (world.start("a").await, world.start("b").await);
+    world.settled(&[&a, &b]).await;
+    (world, a, b)
+}
+
 /// Two queues in two shards, the first with a rule that leads to the second.
-async fn linked(node: &Node) -> (std::sync::Arc<Queue>, std::sync::Arc<Queue>) {
+async fn linked(node: &Node) -> (Arc<Queue>, Arc<Queue>) {
     let source = node.make("source").await.expect("the queue is made");
     let dead = node.make("dead").await.expect("the queue is made");
     assert_ne!(node.fleet.shard_of(source.id), node.fleet.shard_of(dead.id));
@@ -93,10 +103,7 @@ async fn dead_letters_go_to_another_shard_once_each_while_its_owners_change() {
 #[tokio::test(start_paused = true)]
 async fn move_task_brings_messages_to_the_shard_they_came_from() {
     const MESSAGES: usize = 40;
-    let world = World::of(2);
-    world.keep_publishing();
-    let (a, b) = (world.start("a").await, world.start("b").await);
-    world.settled(&[&a, &b]).await;
+    let (_world, a, b) = two_nodes().await;
     let (source, dead) = linked(&a).await;
     for number in 0..MESSAGES {
         let body: &'static str = Box::leak(format!("{number}").into_boxed_str());
@@ -116,10 +123,7 @@ async fn move_task_brings_messages_to_the_shard_they_came_from() {
 
 #[tokio::test(start_paused = true)]
 async fn trail_of_a_message_leads_from_its_first_queue_into_the_other_shard() {
-    let world = World::of(2);
-    world.keep_publishing();
-    let (a, b) = (world.start("a").await, world.start("b").await);
-    world.settled(&[&a, &b]).await;
+    let (_world, a, b) = two_nodes().await;
     let (source, dead) = linked(&a).await;
     a.send(&source, "poison").await.expect("a send is acknowledged");
     fail_all(&a, &source, 1).await;
@@ -133,10 +137,7 @@ async fn trail_of_a_message_leads_from_its_first_queue_into_the_other_shard() {
 
 #[tokio::test(start_paused = true)]
 async fn rule_of_another_shard_follows_a_queue_to_its_new_name() {
-    let world = World::of(2);
-    world.keep_publishing();
-    let (a, b) = (world.start("a").await, world.start("b").await);
-    world.settled(&[&a, &b]).await;
+    let (_world, a, b) = two_nodes().await;
     let (source, dead) = linked(&a).await;
     let rename = UpdateQueue {
         queue: dead.id,
@@ -158,10 +159,7 @@ async fn rule_of_another_shard_follows_a_queue_to_its_new_name() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_owed_to_a_deleted_queue_goes_back() {
-    let world = World::of(2);
-    world.keep_publishing();
-    let (a, b) = (world.start("a").await, world.start("b").await);
-    world.settled(&[&a, &b]).await;
+    let (world, a, b) = two_nodes().await;
     let (source, dead) = linked(&a).await;
     a.send(&source, "poison").await.expect("a send is acknowledged");
     fail_all(&a, &source, 1).await;

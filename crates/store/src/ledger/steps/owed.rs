@@ -149,8 +149,10 @@ impl<S: Shelf> Ledger<S> {
         let missing =
             || StoreError::Damaged { what: format!("an outbox has message {} of no queue", item.sequence.0) };
         let (key, reason) = self.outbox_book(outbox)?.origin_of(item).ok_or_else(missing)?;
-        let (source, name) = own::read_left(key).ok_or_else(missing)?;
-        let queue = self.books.get(&source).map_or(name, |book| book.queue.key.clone());
+        let queue = self.source_of(key).map_or_else(
+            || own::read_left(key).map_or_else(|| key.clone(), |(_, name)| name),
+            |source| source.key.clone(),
+        );
         Ok(OwedMessage {
             sequence: item.sequence,
             id: stored.id,
@@ -163,6 +165,14 @@ impl<S: Shelf> Ledger<S> {
             first_leased_at: item.first_leased_at.get(),
             origin: Origin { queue, reason: *reason, at: item.moved_at },
         })
+    }
+
+    /// The queue that a message of an outbox left, if it is still there. Outboxes of before named it without a number.
+    fn source_of(&self, left: &QueueKey) -> Option<&Arc<Queue>> {
+        match own::read_left(left) {
+            Some((source, _)) => self.books.get(&source).map(|book| &book.queue),
+            None => self.named(left),
+        }
     }
 
     fn next_owed(&self, command: Carry) -> Result<Vec<Item>, RuleError> {
@@ -292,9 +302,8 @@ impl<S: Shelf> Ledger<S> {
     /// queue it goes the way of its target.
     fn go_back(&mut self, now: Timestamp, outbox: QueueId, item: &Item, visible_at: Timestamp) {
         let Some(book) = self.books.get(&outbox) else { return };
-        let left = book.origin_of(item).and_then(|(key, _)| own::read_left(key));
-        let source = left.and_then(|(source, _)| self.books.get(&source)).map(|book| book.queue.clone());
-        let Some(source) = source else {
+        let source = book.origin_of(item).and_then(|(key, _)| self.source_of(key));
+        let Some(source) = source.cloned() else {
             self.enact(now, &Change::Dropped { queue: outbox, sequence: item.sequence, due: false });
             return;
         };
@@ -331,4 +340,29 @@ fn shelf_bytes(message: &OwedMessage) -> u64 {
         + message.origin.queue.region.len()
         + message.origin.queue.name.len();
     (message.content.body.len() + message.content.annotations.len() + texts) as u64 + MESSAGE_BYTES + 128
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::Bounds;
+    use crate::ledger::scene::{NOW, Scene};
+    use kew_core::Command;
+    use kew_core::command::UpdateQueue;
+
+    #[test]
+    fn source_is_found_by_its_number_and_in_outboxes_of_before_by_its_name() {
+        let mut scene = Scene::new(Bounds::default());
+        let id = scene.queue("source", Policy::standard());
+        let before = Arc::clone(&scene.ledger.book(id).expect("the queue was made by this test").queue);
+        let found = |scene: &Scene, left: &QueueKey| scene.ledger.source_of(left).map(|queue| queue.id);
+        assert_eq!(found(&scene, &own::left(&before)), Some(id));
+        assert_eq!(found(&scene, &before.key), Some(id));
+        let renamed = Some(QueueKey { name: "renamed".into(), ..before.key.clone() });
+        let update =
+            UpdateQueue { queue: id, if_version: None, policy: None, documents: Vec::new(), rename: renamed };
+        scene.step(NOW, &Command::UpdateQueue(update));
+        assert_eq!(found(&scene, &own::left(&before)), Some(id));
+        assert_eq!(found(&scene, &before.key), None);
+    }
 }
