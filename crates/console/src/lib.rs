@@ -171,7 +171,7 @@ impl Console {
     /// Goes on with redrives by filter once, for tests that move time by hand.
     pub async fn resume_redrives(&self) {
         if let board::Phase::Serving(running) = self.board.phase() {
-            self.filtered.resume(&running.engine).await;
+            self.filtered.resume(&running.engine).await.expect("the store of a test lists its tasks");
         }
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::event::{Failure, Tag};
+use crate::event::{Failure, Tag, Words};
 use crate::{
     AccountId, Content, DeduplicationId, DocumentKey, GroupId, LeaseTerms, LeaseToken, MessageId, NewMessage,
     OwedMessage, OwnerId, Policy, QueueId, QueueKey, ReceiptRule, Sequence, TaskId, Text, Timestamp,
@@ -324,7 +324,7 @@ pub struct Note {
     /// In which queue.
     pub queue: QueueId,
     /// The messages, each with why its consumer failed.
-    pub failures: Vec<(Sequence, Failure, Tag)>,
+    pub failures: Vec<(Sequence, Failure, Words)>,
 }
 
 /// See [`crate::Command::Identify`].

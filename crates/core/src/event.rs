@@ -3,6 +3,7 @@
 //! Events are of one size and kept in a ring: the history is best effort, newest first to stay.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 
 use crate::{MessageId, QueueId, Sequence, Timestamp};
 
@@ -78,12 +79,46 @@ impl Tag {
     }
 }
 
+/// What is known of a failure, in words. Messages that failed together share it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Words(Option<Arc<str>>);
+
+impl Words {
+    /// Maximum bytes of the text.
+    pub const BYTES_MAX: usize = 120;
+
+    /// The text, or its beginning and a mark that it goes on.
+    pub fn new(text: &str) -> Self {
+        const MARK: &str = "…";
+        let text = text.trim();
+        if text.is_empty() {
+            return Self::default();
+        }
+        if text.len() <= Self::BYTES_MAX {
+            return Self(Some(text.into()));
+        }
+        let end = text.floor_char_boundary(Self::BYTES_MAX - MARK.len());
+        let beginning = text.get(..end).unwrap_or_default();
+        Self(Some(format!("{beginning}{MARK}").into()))
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        self.0.as_deref().unwrap_or_default()
+    }
+
+    /// Whether there is no text.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+}
+
 /// Why the consumer of a message did not settle it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Failure {
     /// It asked for the message again.
     Retried,
-    /// Its handler threw, timed out or crashed.
+    /// Its handler threw or crashed.
     Threw,
     /// It answered with this status.
     Status,
@@ -91,10 +126,14 @@ pub enum Failure {
     Unreachable,
     /// The server that held the lease for it is gone.
     OwnerGone,
+    /// It did not answer within its time.
+    TimedOut,
+    /// What it answered is no answer.
+    BadReply,
 }
 
 /// One thing that happened to one message.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Event {
     /// When.
     pub at: Timestamp,
@@ -127,7 +166,7 @@ impl Event {
 }
 
 /// What happened.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum EventKind {
     /// It was sent, to become visible then.
     Sent {
@@ -146,7 +185,10 @@ pub enum EventKind {
         attempts: u32,
     },
     /// Its lease ended by itself.
-    Lapsed,
+    Lapsed {
+        /// When it may be leased again: later where the lease was taken with a delay for that.
+        visible_at: Timestamp,
+    },
     /// Its lease was given another end.
     Extended {
         /// The new end.
@@ -162,7 +204,7 @@ pub enum EventKind {
         /// Why.
         why: Failure,
         /// What is known beside that.
-        detail: Tag,
+        detail: Words,
     },
     /// Its delay was ended early.
     Promoted,
@@ -209,6 +251,16 @@ mod tests {
     fn tag_keeps_whole_characters() {
         assert_eq!(Tag::new("consumer").as_str(), "consumer");
         assert_eq!(Tag::new("0123456789abcdeé").as_str(), "0123456789abcde");
+    }
+
+    #[test]
+    fn words_are_whole_up_to_their_bound_and_say_where_they_are_cut() {
+        let whole = "x".repeat(120);
+        assert_eq!(Words::new(&whole).as_str(), whole);
+        assert_eq!(Words::new(&format!("{whole}x")).as_str(), format!("{}…", "x".repeat(117)));
+        let cut = Words::new(&"é".repeat(100));
+        assert_eq!(cut.as_str(), format!("{}…", "é".repeat(58)));
+        assert!(Words::new(" \n").is_empty());
     }
 
     #[test]

@@ -32,13 +32,11 @@ pub enum Work {
     Moves,
     /// Leasing and settling batches for push consumers.
     Push,
-    /// Bringing changes of alarms to webhooks.
-    Alarms,
 }
 
 impl Work {
     /// All kinds.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 12] = [
         Self::Commit,
         Self::Checkpoint,
         Self::CopyForward,
@@ -51,7 +49,6 @@ impl Work {
         Self::Due,
         Self::Moves,
         Self::Push,
-        Self::Alarms,
     ];
 
     /// Its name, as metrics and log lines show it.
@@ -69,14 +66,13 @@ impl Work {
             Self::Due => "due",
             Self::Moves => "moves",
             Self::Push => "push",
-            Self::Alarms => "alarms",
         }
     }
 
     /// Whether it reports successes too. Work that reports failures alone counts as recovered when it has not failed
     /// for a while.
     pub fn tells_success(self) -> bool {
-        !matches!(self, Self::Due | Self::Moves | Self::Push | Self::Alarms)
+        !matches!(self, Self::Due | Self::Moves | Self::Push)
     }
 }
 

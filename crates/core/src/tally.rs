@@ -109,7 +109,7 @@ impl Tally {
             EventKind::Dropped => self.dropped += 1,
             // A send may be a move, a lapse may be a message's last: the step that decides that counts them.
             EventKind::Sent { .. }
-            | EventKind::Lapsed
+            | EventKind::Lapsed { .. }
             | EventKind::Extended { .. }
             | EventKind::Failed { .. }
             | EventKind::Promoted

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::event::{Failure, Tag};
+use crate::event::{Failure, Tag, Words};
 use crate::{Event, EventKind, Timestamp};
 
 /// One delivery after the first, and what led to it.
@@ -75,14 +75,14 @@ fn because(events: &[Event]) -> String {
             EventKind::Arrived { .. } | EventKind::DeadLettered { .. } => {
                 return "It was leased as often as its queue allows and came here as a dead letter.".into();
             }
-            EventKind::Failed { why, detail } => return failed(why, detail, delay_after(events)),
+            EventKind::Failed { why, ref detail } => return failed(why, detail, delay_after(events)),
             EventKind::Promoted => return "An operator ended its delay.".into(),
             // Which of the two is not known: the history does not reach back to the import.
             EventKind::Imported => {
                 return "It had been delivered before it was imported, or since then before the history begins.".into();
             }
             // The failure that led to the end of the lease is named instead.
-            EventKind::Released { .. } | EventKind::Lapsed if events.iter().any(is_failure) => {}
+            EventKind::Released { .. } | EventKind::Lapsed { .. } if events.iter().any(is_failure) => {}
             EventKind::Released { visible_at } => {
                 let delay = visible_at.since(event.at);
                 return match delay {
@@ -92,15 +92,19 @@ fn because(events: &[Event]) -> String {
                     }
                 };
             }
-            EventKind::Lapsed => {
+            EventKind::Lapsed { visible_at } => {
+                let back = match visible_at.since(event.at) {
+                    Duration::ZERO => String::new(),
+                    delay => format!("; it came back after {}", length(delay)),
+                };
                 return match (extended, lease) {
                     // Hidden for no time: so a consumer of SQS or Azure gives it back.
                     (Some((at, until)), _) if until <= at => format!("Its lease{holder} was released."),
-                    (Some(_), _) => format!("Its lease{holder} was extended and then ran out."),
+                    (Some(_), _) => format!("Its lease{holder} was extended and then ran out{back}."),
                     (None, Some((at, _, until))) => {
-                        format!("Its lease{holder} ran out after {}.", length(until.since(at)))
+                        format!("Its lease{holder} ran out after {}{back}.", length(until.since(at)))
                     }
-                    (None, None) => "A lease of it ran out.".into(),
+                    (None, None) => format!("A lease of it ran out{back}."),
                 };
             }
             _ => {}
@@ -113,14 +117,16 @@ fn because(events: &[Event]) -> String {
     }
 }
 
-fn failed(why: Failure, detail: Tag, delay: Option<Duration>) -> String {
+fn failed(why: Failure, detail: &Words, delay: Option<Duration>) -> String {
     let what = match why {
         Failure::Retried => "The consumer asked for it again".to_owned(),
-        Failure::Threw if detail.is_empty() => "The handler failed".to_owned(),
-        Failure::Threw => format!("The handler failed: {}", detail.as_str()),
+        Failure::Threw => with("The handler failed", detail),
+        Failure::TimedOut => with("The consumer timed out", detail),
+        Failure::BadReply => with("The consumer failed", detail),
         Failure::Status => format!("The webhook answered {}", detail.as_str()),
         Failure::Unreachable => {
-            return "The target could not be reached; the delivery does not count as an attempt.".into();
+            let what = with("The target could not be reached", detail);
+            return format!("{what}; the delivery does not count as an attempt.");
         }
         Failure::OwnerGone => {
             "The server that held its lease ended, or another node took its place".to_owned()
@@ -129,6 +135,13 @@ fn failed(why: Failure, detail: Tag, delay: Option<Duration>) -> String {
     match delay.filter(|delay| !delay.is_zero()) {
         Some(delay) => format!("{what}; it was retried after {}.", length(delay)),
         None => format!("{what}."),
+    }
+}
+
+fn with(what: &str, detail: &Words) -> String {
+    match detail.as_str().trim_end_matches('.') {
+        "" => what.to_owned(),
+        detail => format!("{what}: {detail}"),
     }
 }
 
@@ -166,7 +179,7 @@ mod tests {
             at: Timestamp(1_000 * second),
             queue: QueueId(1),
             sequence: Sequence(1),
-            kind: *kind,
+            kind: kind.clone(),
         };
         (0..).zip(kinds).map(event).collect()
     }
@@ -179,18 +192,23 @@ mod tests {
         EventKind::Leased { by: Tag::new("me"), until: Timestamp(31_000), attempts }
     }
 
+    /// A lease that ran out, of a message that came back at once.
+    fn lapsed() -> EventKind {
+        EventKind::Lapsed { visible_at: Timestamp(0) }
+    }
+
     fn released(second: u64) -> EventKind {
         EventKind::Released { visible_at: Timestamp(1_000 * second) }
     }
 
     fn failure(why: Failure, detail: &str) -> EventKind {
-        EventKind::Failed { why, detail: Tag::new(detail) }
+        EventKind::Failed { why, detail: Words::new(detail) }
     }
 
     /// Why a message was leased a second time after these.
     fn why(between: &[EventKind]) -> String {
         let kinds: Vec<EventKind> =
-            [sent(), leased(1)].into_iter().chain(between.iter().copied()).chain([leased(2)]).collect();
+            [sent(), leased(1)].into_iter().chain(between.iter().cloned()).chain([leased(2)]).collect();
         let told = redeliveries(&events(&kinds));
         assert_eq!(told.len(), 1);
         assert_eq!(told[0].attempts, 2);
@@ -205,14 +223,17 @@ mod tests {
 
     #[test]
     fn lease_that_ran_out_is_told_from_one_that_was_released_or_extended() {
-        assert_eq!(why(&[EventKind::Lapsed]), "Its lease (of me) ran out after 30 s.");
+        assert_eq!(why(&[lapsed()]), "Its lease (of me) ran out after 30 s.");
+        // It ran out at the third event, at 2 s.
+        let delayed = EventKind::Lapsed { visible_at: Timestamp(22_000) };
+        assert_eq!(why(&[delayed]), "Its lease (of me) ran out after 30 s; it came back after 20 s.");
         assert_eq!(why(&[released(2)]), "Its lease (of me) was released.");
         assert_eq!(why(&[released(9)]), "Its lease (of me) was released, to be retried after 7 s.");
         let extended = EventKind::Extended { until: Timestamp(60_000) };
-        assert_eq!(why(&[extended, EventKind::Lapsed]), "Its lease (of me) was extended and then ran out.");
+        assert_eq!(why(&[extended, lapsed()]), "Its lease (of me) was extended and then ran out.");
         // The extension is the third event, a second after the lease.
         let ended = EventKind::Extended { until: Timestamp(2_000) };
-        assert_eq!(why(&[ended, EventKind::Lapsed]), "Its lease (of me) was released.");
+        assert_eq!(why(&[ended, lapsed()]), "Its lease (of me) was released.");
         assert_eq!(why(&[]), "Its lease (of me) was undone, as if it had never been delivered.");
     }
 
@@ -231,13 +252,39 @@ mod tests {
         // A consumer that hides the message for a while instead of releasing it.
         let hidden = EventKind::Extended { until: Timestamp(9_000) };
         assert_eq!(
-            why(&[failure(Failure::Threw, "Boom"), hidden, EventKind::Lapsed]),
+            why(&[failure(Failure::Threw, "Boom"), hidden, lapsed()]),
             "The handler failed: Boom; it was retried after 6 s."
         );
-        assert_eq!(
-            why(&[failure(Failure::Unreachable, "")]),
-            "The target could not be reached; the delivery does not count as an attempt."
-        );
+        for (cause, detail, expected) in [
+            (
+                Failure::Unreachable,
+                "",
+                "The target could not be reached; the delivery does not count as an attempt.",
+            ),
+            (
+                Failure::Unreachable,
+                "cannot connect to 127.0.0.1:9",
+                "The target could not be reached: cannot connect to 127.0.0.1:9; \
+                 the delivery does not count as an attempt.",
+            ),
+            (
+                Failure::Threw,
+                "the queue handler threw an exception: Error: no such order.",
+                "The handler failed: the queue handler threw an exception: Error: no such order.",
+            ),
+            (
+                Failure::TimedOut,
+                "no whole reply within 30s",
+                "The consumer timed out: no whole reply within 30s.",
+            ),
+            (
+                Failure::BadReply,
+                "the reply cannot be understood: it is not a JSON object",
+                "The consumer failed: the reply cannot be understood: it is not a JSON object.",
+            ),
+        ] {
+            assert_eq!(why(&[failure(cause, detail)]), expected);
+        }
         assert_eq!(
             why(&[failure(Failure::OwnerGone, ""), released(3)]),
             "The server that held its lease ended, or another node took its place."
@@ -262,6 +309,6 @@ mod tests {
 
     #[test]
     fn an_event_stays_small() {
-        assert!(size_of::<Event>() <= 96, "{}", size_of::<Event>());
+        assert!(size_of::<Event>() <= 64, "{}", size_of::<Event>());
     }
 }

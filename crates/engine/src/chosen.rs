@@ -23,7 +23,9 @@ const LOOK_MAX: u32 = 1_000;
 pub struct Matching {
     /// Messages that fit and could be moved now.
     pub messages: u64,
-    /// The last of them.
+    /// Messages that fit and have no queue to go to: none is their origin, it was deleted, or it is of the other kind.
+    pub stranded: u64,
+    /// The last of both.
     pub last: Option<Sequence>,
     /// Where the messages begin that were not looked at; `None` when all were.
     pub next: Option<Sequence>,
@@ -59,18 +61,26 @@ pub struct MovedSlice {
 }
 
 impl Engine {
-    /// Counts the visible messages that fit: of a very long queue only its beginning. Changes nothing.
+    /// Counts the visible messages that fit, on their way to a queue, or without one each to its origin: of a very long
+    /// queue only its beginning. Changes nothing.
     pub async fn count_matching(
         &self,
         browse: &Browse,
+        destination: Option<&QueueKey>,
         is_wanted: impl Fn(&Seen) -> bool,
     ) -> Result<Matching, EngineError> {
+        let source = self.queue_by_id(browse.queue).ok_or(RuleError::QueueNotFound)?;
+        let is_fifo = source.policy.kind.is_fifo();
+        let has_way = |seen: &Seen| {
+            let to = destination.or(seen.message.origin.as_ref().map(|origin| &origin.queue));
+            to.and_then(|key| self.queue(key)).is_some_and(|to| to.policy.kind.is_fifo() == is_fifo)
+        };
         let mut found = Matching { next: Some(browse.from), ..Matching::default() };
         for _ in 0..COUNTED_SLICES_MAX {
             let Some(from) = found.next else { break };
             let Page { messages, next } = self.look_at(browse, from, LOOK_MAX).await?;
             for seen in messages.iter().filter(|seen| may_move(seen) && is_wanted(seen)) {
-                found.messages += 1;
+                *(if has_way(seen) { &mut found.messages } else { &mut found.stranded }) += 1;
                 found.last = Some(seen.message.sequence);
             }
             found.next = next;

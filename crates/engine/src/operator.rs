@@ -10,7 +10,7 @@ use std::time::Duration;
 use kew_core::command::{
     Ack, Documents, Extend, Extension, FirstSend, Groups, Note, Promote, Release, Trace, Traced, UpdateQueue,
 };
-use kew_core::event::Tag;
+use kew_core::event::Words;
 use kew_core::outcome::{Extended, First, GroupPage, Trail};
 use kew_core::{
     DeduplicationId, Event, Failure, GroupId, LeaseToken, MessageId, Policy, Queue, QueueId, ReceiptRule,
@@ -89,7 +89,7 @@ impl Engine {
     pub async fn note_failures(
         &self,
         queue: QueueId,
-        failures: Vec<(Sequence, Failure, Tag)>,
+        failures: Vec<(Sequence, Failure, Words)>,
     ) -> Result<(), EngineError> {
         self.answer::<ask::Note>(Note { queue, failures }).await
     }

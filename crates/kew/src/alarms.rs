@@ -1,7 +1,7 @@
 //! Brings changes of alarms to webhooks: a POST for each, in order for each address, tried a few times.
 //!
-//! It runs on a thread of its own, so that an address that hangs delays nothing else. What is not brought is reported
-//! as work beside requests that fails. What waits when the server ends is given up. Only what has arrived is noted in
+//! It runs on a thread of its own, so that an address that hangs delays nothing else. Each change that is not brought
+//! is a line of the log and is counted. What waits when the server ends is given up. Only what has arrived is noted in
 //! the file of alarms that fire: what is lost here is posted after the next start, if it is still so.
 
 use std::collections::BTreeMap;
@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use kew_console::{AlarmChange, AlarmRule};
-use kew_core::{Reports, Work};
 use kew_http::client::{Client, ClientSettings, Outgoing};
 use kew_http::{Drain, Droppable, Dropped, HeaderMap, HeaderValue, Method, Uri, header};
 use parking_lot::Mutex;
@@ -31,11 +30,13 @@ const PAUSES: [Duration; 4] =
 /// Nothing of a reply counts but its status.
 const REPLY_BYTES_MAX: usize = 64 << 10;
 
+/// Hears of a change that is given up: which, the host of its webhook, and why.
+pub(crate) type Lost = dyn Fn(&AlarmChange, &str, &str) + Send + Sync;
+
 /// Posts changes of alarms.
 pub(crate) struct AlarmPosts {
     lanes: BTreeMap<Arc<str>, Sender<AlarmChange>>,
-    upkeep: Arc<dyn Reports>,
-    dropped: Arc<Dropped>,
+    given_up: GivenUp,
     firing: Arc<FiringAlarms>,
     drain: Drain,
     /// Taken by the one who waits for its end.
@@ -46,15 +47,15 @@ impl AlarmPosts {
     /// Posts for these rules; without an address among them there is no thread.
     pub(crate) fn start(
         rules: &[AlarmRule],
-        reports: (Arc<dyn Reports>, Arc<Dropped>),
+        (lost, dropped): (Arc<Lost>, Arc<Dropped>),
         firing: Arc<FiringAlarms>,
     ) -> io::Result<Self> {
-        Self::start_with(rules, reports, firing, PAUSES)
+        Self::start_with(rules, GivenUp { lost, dropped }, firing, PAUSES)
     }
 
     fn start_with(
         rules: &[AlarmRule],
-        (upkeep, dropped): (Arc<dyn Reports>, Arc<Dropped>),
+        given_up: GivenUp,
         firing: Arc<FiringAlarms>,
         pauses: [Duration; 4],
     ) -> io::Result<Self> {
@@ -67,13 +68,8 @@ impl AlarmPosts {
                 ends.push((Arc::clone(url), receiver));
             }
         }
-        let lane_parts = LaneParts {
-            upkeep: Arc::clone(&upkeep),
-            dropped: Arc::clone(&dropped),
-            firing: Arc::clone(&firing),
-            pauses,
-        };
-        let posts = Self { lanes, upkeep, dropped, firing, drain, thread: Mutex::default() };
+        let lane_parts = LaneParts { given_up: given_up.clone(), firing: Arc::clone(&firing), pauses };
+        let posts = Self { lanes, given_up, firing, drain, thread: Mutex::default() };
         if ends.is_empty() {
             return Ok(posts);
         }
@@ -95,11 +91,11 @@ impl AlarmPosts {
 
     /// Posts a change, if its rule says where; says whether it does. Never waits.
     pub(crate) fn post(&self, change: &AlarmChange) -> bool {
-        let Some(lane) = change.webhook.as_ref().and_then(|url| self.lanes.get(url)) else { return false };
+        let Some(url) = &change.webhook else { return false };
+        let Some(lane) = self.lanes.get(url) else { return false };
         if lane.try_send(change.clone()).is_err() {
-            self.dropped.add(Droppable::AlarmPost, 1);
-            self.upkeep
-                .failed(Work::Alarms, &format!("too many changes wait: that of {} is lost", change.name));
+            let uri = url.parse::<Uri>().unwrap_or_default();
+            self.given_up.take(change, &uri, "too many changes wait for it");
         }
         true
     }
@@ -138,11 +134,25 @@ fn body(change: &AlarmChange) -> Bytes {
     body.to_string().into()
 }
 
+/// Where it is said that a change was given up.
+#[derive(Clone)]
+struct GivenUp {
+    lost: Arc<Lost>,
+    dropped: Arc<Dropped>,
+}
+
+impl GivenUp {
+    fn take(&self, change: &AlarmChange, uri: &Uri, why: &str) {
+        self.dropped.add(Droppable::AlarmPost, 1);
+        // The path may hold a secret.
+        (self.lost)(change, uri.host().unwrap_or_default(), why);
+    }
+}
+
 /// What the lanes share.
 #[derive(Clone)]
 struct LaneParts {
-    upkeep: Arc<dyn Reports>,
-    dropped: Arc<Dropped>,
+    given_up: GivenUp,
     firing: Arc<FiringAlarms>,
     pauses: [Duration; 4],
 }
@@ -152,13 +162,9 @@ async fn lane(client: Arc<Client>, url: Arc<str>, mut waiting: Receiver<AlarmCha
     let Ok(uri) = url.parse::<Uri>() else { return };
     while let Some(change) = waiting.recv().await {
         if let Err(why) = bring(&client, &uri, &body(&change), &parts.pauses).await {
-            parts.dropped.add(Droppable::AlarmPost, 1);
-            // The path may hold a secret.
-            let host = uri.host().unwrap_or_default();
-            parts.upkeep.failed(Work::Alarms, &format!("posting to the webhook at {host}: {why}"));
+            parts.given_up.take(&change, &uri, &why);
             continue;
         }
-        parts.upkeep.succeeded(Work::Alarms);
         parts.firing.note(&change);
         // At once: the next one may fail for long, and the server may end.
         parts.firing.save();
@@ -193,21 +199,15 @@ mod tests {
     use std::net::TcpListener;
     use std::path::Path;
 
-    #[derive(Default)]
-    struct Book(Mutex<Vec<String>>);
+    /// What was given up: the alarm, its queue, the host and why.
+    type Book = Arc<Mutex<Vec<[String; 4]>>>;
 
-    impl Reports for Book {
-        fn failed(&self, _: Work, cause: &str) {
-            self.0.lock().push(cause.to_owned());
-        }
-
-        fn succeeded(&self, _: Work) {}
-
-        fn damaged(&self, _: &str, _: u64, _: &str) {}
-
-        fn scrubbed(&self, _: u64) {}
-
-        fn scrub_ended(&self, _: Timestamp) {}
+    fn noting(book: &Book) -> Arc<Lost> {
+        let book = Arc::clone(book);
+        Arc::new(move |change, host, why| {
+            let queue = change.queue.clone().unwrap_or_default();
+            book.lock().push([change.name.to_string(), queue, host.to_owned(), why.to_owned()]);
+        })
     }
 
     /// A rule whose changes are posted there.
@@ -250,16 +250,16 @@ mod tests {
         let (hook, url) = hook();
         let directory = tempfile::tempdir().expect("the machine has a temporary directory");
         let firing_alarms = firing(directory.path(), &url);
-        let book = Arc::new(Book::default());
-        let reports = (Arc::clone(&book) as _, Arc::default());
+        let (book, dropped) = (Book::default(), Arc::<Dropped>::default());
+        let given_up = GivenUp { lost: noting(&book), dropped: Arc::clone(&dropped) };
         let no_pauses = [Duration::ZERO; 4];
-        let posts = AlarmPosts::start_with(&[rule(&url)], reports, firing_alarms, no_pauses)
+        let posts = AlarmPosts::start_with(&[rule(&url)], given_up, firing_alarms, no_pauses)
             .expect("a thread can be started");
-        for queue in ["a", "b"] {
+        for queue in ["a", "b", "c"] {
             assert!(posts.post(&begins(Some(queue), &url)), "its rule has an address");
         }
         // All tries of the second one are refused.
-        for status in [200, 500, 500, 500, 500, 500] {
+        for status in [200, 500, 500, 500, 500, 500, 200] {
             let (mut stream, _) = hook.accept().expect("the change is posted");
             let _head = stream.read(&mut [0; 4096]).expect("the client writes a request");
             let reply = format!("HTTP/1.1 {status} X\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
@@ -267,17 +267,20 @@ mod tests {
         }
         let kept: Vec<Option<String>> =
             firing(directory.path(), &url).all().into_iter().map(|firing| firing.queue).collect();
-        assert_eq!(kept, [Some("a".to_owned())], "before the server has ended");
+        assert_eq!(kept.first(), Some(&Some("a".to_owned())), "before the server has ended");
+        // The third one arrived, and hides nothing.
+        let lost = ["many", "b", "127.0.0.1", "it answered 500 Internal Server Error"].map(str::to_owned);
+        assert_eq!((&book.lock()[..], dropped.count(Droppable::AlarmPost)), (&[lost][..], 1));
     }
 
     #[test]
     fn changes_beyond_those_that_may_wait_for_an_address_are_counted_and_reported() {
         // It accepts connections and never answers.
         let (_hook, url) = hook();
-        let (book, dropped) = (Arc::new(Book::default()), Arc::<Dropped>::default());
+        let (book, dropped) = (Book::default(), Arc::<Dropped>::default());
         let directory = tempfile::tempdir().expect("the machine has a temporary directory");
         let firing = firing(directory.path(), &url);
-        let reports = (Arc::clone(&book) as _, Arc::clone(&dropped));
+        let reports = (noting(&book), Arc::clone(&dropped));
         let posts = AlarmPosts::start(&[rule(&url)], reports, Arc::clone(&firing));
         let posts = posts.expect("a thread can be started");
         let change = begins(None, &url);
@@ -287,8 +290,8 @@ mod tests {
         }
         let lost = dropped.count(Droppable::AlarmPost);
         assert!((2..=3).contains(&lost), "{lost}");
-        assert_eq!(book.0.lock().len() as u64, lost);
-        assert!(book.0.lock()[0].contains("that of many is lost"));
+        assert_eq!(book.lock().len() as u64, lost);
+        assert_eq!(book.lock()[0][3], "too many changes wait for it");
         assert_eq!(firing.all(), [], "what has not arrived is not kept as posted");
         assert!(
             !posts.post(&AlarmChange { webhook: None, ..change }),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kew_core::event::Tag;
+use kew_core::event::Words;
 use kew_core::{Failure, MessageId};
 
 use crate::verdict::{Ending, Report};
@@ -23,6 +23,8 @@ pub(crate) struct Delivered {
     pub(crate) status: Option<u16>,
     /// What went wrong, for people.
     pub(crate) error: Option<String>,
+    /// What kind of failure it is, where neither the status nor what the target asked for says so.
+    pub(crate) why: Failure,
 }
 
 impl Delivered {
@@ -30,7 +32,24 @@ impl Delivered {
     pub(crate) fn failed(error: String) -> Self {
         // It may quote what the target said, and is remembered.
         let error = error.chars().take(ERROR_CHARS_MAX).collect();
-        Self { report: Report::failed(), hold: None, alone: Vec::new(), status: None, error: Some(error) }
+        Self {
+            report: Report::failed(),
+            hold: None,
+            alone: Vec::new(),
+            status: None,
+            error: Some(error),
+            why: Failure::Threw,
+        }
+    }
+
+    /// The target did not answer in time.
+    pub(crate) fn timed_out(error: String) -> Self {
+        Self { why: Failure::TimedOut, ..Self::failed(error) }
+    }
+
+    /// What the target answered is no answer.
+    pub(crate) fn misunderstood(error: String) -> Self {
+        Self { why: Failure::BadReply, ..Self::failed(error) }
     }
 
     /// The target could not be reached, and heard of nothing.
@@ -40,16 +59,17 @@ impl Delivered {
     }
 
     /// Why a message of the batch is delivered again, for the history.
-    pub(crate) fn failure_of(&self, id: &MessageId) -> (Failure, Tag) {
+    pub(crate) fn failure_of(&self, id: &MessageId) -> (Failure, Words) {
         let report = &self.report;
+        let words = || Words::new(self.error.as_deref().unwrap_or_default());
         let is_asked_for = report.retries.contains_key(id) || report.retry_all.is_some();
         match (report.ending, self.status) {
-            (Ending::Unreached, _) => (Failure::Unreachable, Tag::default()),
-            _ if is_asked_for => (Failure::Retried, Tag::default()),
+            (Ending::Unreached, _) => (Failure::Unreachable, words()),
+            _ if is_asked_for => (Failure::Retried, Words::default()),
             (_, Some(status)) if !(200..300).contains(&status) => {
-                (Failure::Status, Tag::new(&status.to_string()))
+                (Failure::Status, Words::new(&status.to_string()))
             }
-            (_, _) => (Failure::Threw, Tag::new(self.error.as_deref().unwrap_or_default())),
+            (_, _) => (self.why, words()),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use kew_core::command::{Ack, Extend, Extension, Identify, Peek, View};
-use kew_core::event::Tag;
+use kew_core::event::Words;
 use kew_core::outcome::Extended;
 use kew_core::{Failure, LeaseToken, Queue, ReceiptRule, RuleError, WhenFree};
 use kew_engine::EngineError;
@@ -43,7 +43,7 @@ pub(crate) async fn update(cx: &Context<'_>) -> Result<Reply, WireError> {
     };
     if let Some(why) = cx.request.header(FAILED_HEADER) {
         // Before what becomes of the message, so that the next delivery finds the reason.
-        let failure = (token.sequence, Failure::Threw, Tag::new(why));
+        let failure = (token.sequence, Failure::Threw, Words::new(why));
         cx.engine.note_failures(queue.id, vec![failure]).await?;
     }
     let extended = cx.engine.extend(extend).await?;

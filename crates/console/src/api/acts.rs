@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kew_core::LeaseToken;
+use kew_core::{LeaseToken, MessageId, Queue};
 use kew_engine::{Engine, EngineError};
 use kew_http::{Reply, StatusCode};
 use serde_json::json;
 
 use super::Context;
-use super::browse::instant;
+use super::browse::{instant, state_of};
 use super::locate::{Cursor, Located, locate, message_id};
 use super::queues;
 use crate::error::{ApiError, answer};
@@ -36,7 +36,10 @@ pub(super) async fn act(cx: &Context<'_>, act: Act) -> Result<Reply, ApiError> {
     let engine = Arc::clone(&running.engine);
     let work = move || async move {
         match locate(&engine, Some(&queue), id, cursor).await? {
-            Located::Here { seen, .. } => Ok(perform(&engine, act, seen.token, length).await?),
+            Located::Here { seen, .. } => {
+                let done = perform(&engine, act, seen.token, length).await?;
+                Ok(now_true(&engine, &queue, (id, cursor), done).await)
+            }
             Located::Unfinished(cursor) => Err(ApiError::conflict("search_unfinished", unfinished(cursor))),
             Located::Gone { .. } | Located::Missing => {
                 let message = format!("the queue has no message {id}");
@@ -66,6 +69,27 @@ async fn perform(
         Act::Release => engine.release_message(token).await.map(|_| ("visible", None)),
         Act::Extend => engine.extend_message(token, length).await.map(|until| ("in_flight", instant(until))),
         Act::Promote => engine.promote_message(token).await.map(|()| ("visible", None)),
+    }
+}
+
+/// What the message is doing now: its last attempt may have been ended, and the end of a lease may be this instant.
+async fn now_true(
+    engine: &Engine,
+    queue: &Arc<Queue>,
+    (id, cursor): (MessageId, Option<Cursor>),
+    done: Done,
+) -> Done {
+    if done.0 == "gone" {
+        return done;
+    }
+    match locate(engine, Some(queue), id, cursor).await {
+        Ok(Located::Here { seen, .. }) => {
+            let (state, until) = state_of(&seen.message.state);
+            (state, until.and_then(instant))
+        }
+        Ok(Located::Gone { .. } | Located::Missing) => ("gone", None),
+        // It was there a moment ago, and the act is done.
+        Ok(Located::Unfinished(_)) | Err(_) => done,
     }
 }
 

@@ -49,14 +49,19 @@ pub(super) fn sequence(cursor: &str) -> Result<Sequence, ApiError> {
     cursor.parse().map(Sequence).map_err(malformed)
 }
 
-/// What every look shows of a message.
-pub(super) fn row(seen: &Seen, home: &Home<'_>, notes: &dyn MessageNotes) -> Map<String, Value> {
-    let message = &seen.message;
-    let (state, until) = match message.state {
+/// What a message is doing, in the words of the API, and until when.
+pub(super) fn state_of(state: &State) -> (&'static str, Option<Timestamp>) {
+    match *state {
         State::Ready => ("visible", None),
         State::Delayed { until } => ("delayed", Some(until)),
         State::Leased { until } => ("in_flight", Some(until)),
-    };
+    }
+}
+
+/// What every look shows of a message.
+pub(super) fn row(seen: &Seen, home: &Home<'_>, notes: &dyn MessageNotes) -> Map<String, Value> {
+    let message = &seen.message;
+    let (state, until) = state_of(&message.state);
     let until = until.and_then(instant);
     let is_leased = matches!(message.state, State::Leased { .. });
     let lease = is_leased

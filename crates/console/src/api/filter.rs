@@ -1,8 +1,8 @@
 //! What is asked of a message's body: a text in it, or a value at a place of its JSON.
 
 use kew_core::{Content, ContentType};
-use serde_json::{Number, Value};
 
+use super::json::{self, Asked, Step};
 use super::messages::{Shown, shown_body};
 use crate::error::ApiError;
 
@@ -13,14 +13,7 @@ const STEPS_MAX: usize = 32;
 #[derive(Debug, Default)]
 pub(super) struct Filter {
     text: Option<String>,
-    json: Option<(Vec<Step>, Value)>,
-}
-
-/// One step into a JSON value.
-#[derive(PartialEq, Debug)]
-enum Step {
-    Member(String),
-    Index(usize),
+    json: Option<(Vec<Step>, Asked)>,
 }
 
 impl Filter {
@@ -32,7 +25,7 @@ impl Filter {
     /// Whether a message's content is as asked.
     pub(super) fn fits(&self, content: &Content) -> bool {
         self.text.as_deref().is_none_or(|text| has_text(content, text))
-            && self.json.as_ref().is_none_or(|(path, wanted)| has_value(content, path, wanted))
+            && self.json.as_ref().is_none_or(|(path, asked)| has_value(content, path, asked))
     }
 }
 
@@ -43,31 +36,15 @@ fn has_text(content: &Content, text: &str) -> bool {
     }
 }
 
-fn has_value(content: &Content, path: &[Step], wanted: &Value) -> bool {
+fn has_value(content: &Content, path: &[Step], asked: &Asked) -> bool {
     if !matches!(content.content_type, ContentType::Text | ContentType::Json) {
         return false;
     }
-    let Ok(body) = serde_json::from_slice::<Value>(&content.body) else { return false };
-    let found = path.iter().try_fold(&body, |value, step| match step {
-        Step::Member(name) => value.as_object()?.get(name),
-        Step::Index(index) => value.as_array()?.get(*index),
-    });
-    found.is_some_and(|found| is_same(found, wanted))
-}
-
-/// Whether two values are the same; 17 and 17.0 are one number.
-fn is_same(one: &Value, other: &Value) -> bool {
-    let is_whole = |number: &Number| !number.is_f64();
-    match (one, other) {
-        (Value::Number(one), Value::Number(other)) if is_whole(one) != is_whole(other) => {
-            one.as_f64() == other.as_f64()
-        }
-        _ => one == other,
-    }
+    json::has(&content.body, path, asked)
 }
 
 /// A path, `=`, and a JSON value or a text.
-fn condition(text: &str) -> Result<(Vec<Step>, Value), ApiError> {
+fn condition(text: &str) -> Result<(Vec<Step>, Asked), ApiError> {
     let malformed = || {
         ApiError::bad_request(
             "json must be a path, = and a value, such as $.order.id=17 or $.lines[0].sku=A-1",
@@ -75,8 +52,8 @@ fn condition(text: &str) -> Result<(Vec<Step>, Value), ApiError> {
     };
     let (path, value) = text.split_once('=').ok_or_else(malformed)?;
     let path = steps(path).ok_or_else(malformed)?;
-    let value = serde_json::from_str(value).unwrap_or_else(|_| Value::from(value));
-    Ok((path, value))
+    let deep = || ApiError::bad_request("the value of json is nested more than 32 levels deep");
+    Ok((path, Asked::read(value).ok_or_else(deep)?))
 }
 
 fn steps(path: &str) -> Option<Vec<Step>> {

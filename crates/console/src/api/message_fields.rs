@@ -166,7 +166,11 @@ const EVENT: &[Field] = &[
     .required(),
     field("queue", TEXT, "In which queue; missing when that is deleted"),
     field("by", TEXT, "Who took the lease, at most 16 bytes; the node that took the shard over"),
-    field("until_ms", COUNT, "The end of the lease or the delay that began"),
+    field(
+        "until_ms",
+        COUNT,
+        "The end of the lease or the delay that began; of a lease that ended by itself, when the message comes back",
+    ),
     field("reason", TEXT, "Why, in a word"),
     field("detail", TEXT, "What else is known, such as the other queue of a move"),
 ];

@@ -10,6 +10,7 @@ mod fields;
 mod filter;
 mod filtered;
 mod groups;
+mod json;
 mod locate;
 mod message_fields;
 mod messages;
@@ -132,6 +133,8 @@ impl Console {
             }
             // It changed nothing, and pages ask for one before each redrive.
             (Ok(_), _) if action == redrives::DRY_RUN => {}
+            // Whoever signs in has proved who they are by that.
+            (Ok(_), Some(user)) if caller.is_unknown() => self.audit.note(at, user, action, user, "ok"),
             (Ok(_), target) => self.audit.note(at, who, action, target.unwrap_or_default(), "ok"),
         }
         ended

@@ -79,7 +79,7 @@ fn observed(events: &[Event]) -> Observed {
                 }
             }
             // A consumer may still delete it afterwards: then this is how long it took.
-            EventKind::Lapsed => {
+            EventKind::Lapsed { .. } => {
                 if let Some(lease) = leased.get_mut(&sequence) {
                     lease.lapsed_at = Some(at);
                     observed.lapsed += 1;
@@ -174,8 +174,8 @@ mod tests {
             lease(0, 3),
             event(400, 1, EventKind::Rewritten),
             event(500, 1, EventKind::Acked),
-            event(1_000, 2, EventKind::Lapsed),
-            event(1_000, 3, EventKind::Lapsed),
+            event(1_000, 2, EventKind::Lapsed { visible_at: Timestamp(0) }),
+            event(1_000, 3, EventKind::Lapsed { visible_at: Timestamp(0) }),
             event(2_000, 2, EventKind::Acked),
             lease(4_000, 3),
             event(4_100, 3, EventKind::Released { visible_at: Timestamp(4_100) }),
@@ -191,7 +191,11 @@ mod tests {
     #[test]
     fn a_deletion_long_after_the_lease_is_an_operators_and_no_time() {
         let late = |at| {
-            let events = [lease(0, 1), event(1_000, 1, EventKind::Lapsed), event(at, 1, EventKind::Acked)];
+            let events = [
+                lease(0, 1),
+                event(1_000, 1, EventKind::Lapsed { visible_at: Timestamp(0) }),
+                event(at, 1, EventKind::Acked),
+            ];
             let observed = observed(&events);
             (observed.times.len(), observed.ran_out.len())
         };
@@ -202,7 +206,9 @@ mod tests {
     #[test]
     fn leases_that_ran_out_count_as_long_as_they_lasted_unless_the_message_was_deleted_later() {
         let fast = |sequence| [lease(0, sequence), event(10, sequence, EventKind::Acked)];
-        let slow = |sequence| [lease(0, sequence), event(30_000, sequence, EventKind::Lapsed)];
+        let slow = |sequence| {
+            [lease(0, sequence), event(30_000, sequence, EventKind::Lapsed { visible_at: Timestamp(0) })]
+        };
         let again = |sequence| [lease(31_000, sequence), event(31_010, sequence, EventKind::Acked)];
         let mut events: Vec<Event> = (0..98).flat_map(fast).chain((98..100).flat_map(slow)).collect();
         let shown = written(&observed(&events), 30);

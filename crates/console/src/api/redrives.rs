@@ -3,15 +3,16 @@
 
 use std::sync::Arc;
 
-use kew_core::command::{ListMoves, StartMove};
+use kew_core::command::{Browse, ListMoves, StartMove};
+use kew_core::outcome::Seen;
 use kew_core::{MoveTask, Queue, QueueKey, RuleError, Sequence, TaskFailure, TaskId, TaskState};
-use kew_engine::Engine;
+use kew_engine::{Engine, Matching};
 use kew_http::{Reply, StatusCode};
 use serde_json::{Map, Value, json};
 
 use super::Context;
 use super::fields::Members;
-use super::filtered::{Filtered, Order};
+use super::filtered::{Filtered, Order, Task};
 use super::names::Home;
 use super::wanted::Wanted;
 use crate::error::{ApiError, answer};
@@ -44,13 +45,17 @@ pub(super) async fn start(cx: &Context<'_>) -> Result<Reply, ApiError> {
         let work = move || async move { start_filtered(&engine, &filtered, asked).await };
         return Ok(answer(StatusCode::OK, &cx.console.work.run(work).await?));
     }
-    if !is_dry && cx.console.filtered.runs_on(source.id) {
-        return Err(RuleError::TaskRunning.into());
-    }
     let start = StartMove { source: source.id, destination: to, rate_max, running_max: RUNNING_MAX };
+    let filtered = Arc::clone(&cx.console.filtered);
     let work = move || async move {
         if is_dry {
-            return Ok(json!({ "matched": engine.counts_so_far(start.source).await?.visible, "task": null }));
+            let every = Browse::of(start.source, 1);
+            let found = engine.count_matching(&every, start.destination.as_ref(), |_| true).await?;
+            return Ok(counted(&found));
+        }
+        filtered.resume(&engine).await?;
+        if filtered.runs_on(start.source) {
+            return Err(RuleError::TaskRunning.into());
         }
         let task = engine.start_move(start).await?;
         Ok(json!({ "matched": task.to_move, "task": task.id.0.to_string() }))
@@ -61,6 +66,7 @@ pub(super) async fn start(cx: &Context<'_>) -> Result<Reply, ApiError> {
 /// Where messages are to go; `None` is back to their origins.
 fn destination(cx: &Context<'_>, engine: &Engine, source: &Queue) -> Result<Option<QueueKey>, ApiError> {
     let to = match cx.body.text("to") {
+        // It is required: without it nothing would have come here.
         None | Some(ORIGIN) => return Ok(None),
         Some(name) => cx.queue_named(engine, name)?,
     };
@@ -86,6 +92,7 @@ struct Asked {
 async fn start_filtered(engine: &Arc<Engine>, filtered: &Filtered, asked: Asked) -> Result<Value, ApiError> {
     let Asked { source, to, rate_max, filter, is_dry } = asked;
     if !is_dry {
+        filtered.resume(engine).await?;
         filtered.check(source.id)?;
         let moves = engine.list_moves(ListMoves { source: Some(source.id) }).await?;
         if moves.iter().any(|task| task.state == TaskState::Running) {
@@ -95,16 +102,16 @@ async fn start_filtered(engine: &Arc<Engine>, filtered: &Filtered, asked: Asked)
     let started_at = engine.now();
     let wanted = Wanted::of(&Members::of_checked(filter.clone()), source.id, started_at)?;
     let moved_max = engine.counts_so_far(source.id).await?.visible;
-    let found =
-        engine.count_matching(&wanted.browse, |seen| wanted.filter.fits(&seen.message.content)).await?;
-    let counted_all = found.next.is_none();
-    let mut reply = json!({ "matched": found.messages, "counted_all": counted_all, "task": null });
+    let fits = |seen: &Seen| wanted.filter.fits(&seen.message.content);
+    let found = engine.count_matching(&wanted.browse, to.as_ref(), fits).await?;
+    let mut reply = counted(&found);
     if is_dry {
         return Ok(reply);
     }
     // Messages behind those that were counted may fit too.
-    let through = if counted_all { found.last.unwrap_or_default() } else { Sequence(u64::MAX) };
+    let through = if found.next.is_none() { found.last.unwrap_or_default() } else { Sequence(u64::MAX) };
     let (source, source_key) = (source.id, source.key.clone());
+    let matched = found.messages + found.stranded;
     let order = Order {
         source,
         source_key,
@@ -113,17 +120,27 @@ async fn start_filtered(engine: &Arc<Engine>, filtered: &Filtered, asked: Asked)
         filter,
         started_at,
         through,
-        matched: found.messages,
-        moved_max: moved_max.max(found.messages),
+        matched,
+        moved_max: moved_max.max(matched),
     };
     reply["task"] = filtered.begin(engine, order).await?.id.clone().into();
     Ok(reply)
 }
 
+/// What was counted: what can be moved, and apart from that what has no queue to go to.
+fn counted(found: &Matching) -> Value {
+    json!({
+        "matched": found.messages,
+        "cannot_move": found.stranded,
+        "counted_all": found.next.is_none(),
+        "task": null,
+    })
+}
+
 /// `GET /redrives/{task}`.
 pub(super) async fn show(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let running = cx.running()?;
-    if let Some(task) = cx.console.filtered.task(text_of(cx)) {
+    if let Some(task) = filtered_task(cx, &running.engine).await? {
         return Ok(answer(StatusCode::OK, &task.shown(&cx.home())));
     }
     let id = task_of(cx)?;
@@ -138,7 +155,7 @@ pub(super) async fn show(cx: &Context<'_>) -> Result<Reply, ApiError> {
 pub(super) async fn cancel(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let running = cx.running()?;
     let engine = Arc::clone(&running.engine);
-    if cx.console.filtered.task(text_of(cx)).is_some() {
+    if filtered_task(cx, &engine).await?.is_some() {
         let (filtered, id) = (Arc::clone(&cx.console.filtered), text_of(cx).to_owned());
         let work = move || async move { filtered.cancel(&engine, &id).await };
         let task = cx.console.work.run(work).await?;
@@ -147,6 +164,20 @@ pub(super) async fn cancel(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let id = task_of(cx)?;
     let task = cx.console.work.run(move || async move { Ok(engine.cancel_move(id).await?) }).await?;
     Ok(answer(StatusCode::OK, &shown(&task, &cx.home())))
+}
+
+/// The task by filter that is named, also if an earlier start of the server began it.
+async fn filtered_task(cx: &Context<'_>, engine: &Arc<Engine>) -> Result<Option<Arc<Task>>, ApiError> {
+    let (filtered, id) = (Arc::clone(&cx.console.filtered), text_of(cx).to_owned());
+    if let Some(task) = filtered.task(&id) {
+        return Ok(Some(task));
+    }
+    let engine = Arc::clone(engine);
+    let work = move || async move {
+        filtered.resume(&engine).await?;
+        Ok(filtered.task(&id))
+    };
+    cx.console.work.run(work).await
 }
 
 fn text_of<'a>(cx: &'a Context<'_>) -> &'a str {

@@ -153,14 +153,15 @@ pub(crate) static ROUTES: &[Route] = &[
         .refusals(&[(404, "There is no such queue")]),
     post("/queues/{q}/redrive", Op::Redrive, "redrive", "Moves the visible messages of a queue, all or those that fit a filter, as a task that goes on by itself. A dry run changes nothing: only one that was refused is in the audit log, as `countRedrive`")
         .body(&[
-            field("to", Kind::Text(200), "A queue; `origin` returns each to the queue it came from").default("\"origin\""),
+            field("to", Kind::Text(200), "A queue; `origin` returns each to the queue it came from").required(),
             field("filter", Kind::Object(FILTER), "Only messages that fit it, each for itself: one that is leased when its turn comes, or has no queue to go to, stays and keeps none behind it. Without a filter the task stops at such a message. `{}` fits all"),
             field("per_second", Kind::Whole(1, 1_000_000), "Messages a second; as fast as possible when missing"),
             field("dry_run", Kind::Flag, "Only count what would be moved").default("false"),
         ])
         .reply(&[
-            field("matched", COUNT, "Visible messages now; with a filter those that fit").required(),
-            field("counted_all", Kind::Flag, "With a filter: whether all messages were counted; of a very long queue only its beginning is"),
+            field("matched", COUNT, "Visible messages now; with a filter those that fit. A dry run and a filter count those that have no queue to go to apart").required(),
+            field("cannot_move", COUNT, "Of a dry run or with a filter: messages that fit beside those, and have no queue to go to. They stay; without a filter the task stops at the first of them"),
+            field("counted_all", Kind::Flag, "Of a dry run or with a filter: whether all messages were counted; of a very long queue only its beginning is"),
             field("task", TEXT, "The task, unless it was a dry run").nullable(),
         ])
         .refusals(&[(404, "There is no such queue"), (409, "A task is running on this queue, the kinds differ, or 8 tasks with a filter run")]),

@@ -176,12 +176,16 @@ fn entry(
             detail: Some(format!("attempt {attempts}")),
             ..told("leased")
         },
-        EventKind::Lapsed => Told { reason: Some("expired"), ..told("lease_ended") },
+        EventKind::Lapsed { visible_at } => {
+            Told { until: later(visible_at), reason: Some("expired"), ..told("lease_ended") }
+        }
         // Hidden for no time: so a consumer of SQS or Azure gives it back.
         EventKind::Extended { until } if until <= event.at => told("released"),
         EventKind::Extended { until } => Told { until: instant(until), ..told("extended") },
         EventKind::Released { visible_at } => Told { until: later(visible_at), ..told("released") },
-        EventKind::Failed { why, detail } => Told { detail: Some(detail.as_str().to_owned()), ..failed(why) },
+        EventKind::Failed { why, ref detail } => {
+            Told { detail: Some(detail.as_str().to_owned()), ..failed(why) }
+        }
         EventKind::Promoted => told("promoted"),
         EventKind::Rewritten => told("rewritten"),
         EventKind::Acked => told("acked"),
@@ -230,6 +234,8 @@ fn failed(why: Failure) -> Told {
         Failure::Status => Told { reason: Some("status"), ..told("failed") },
         Failure::Unreachable => Told { reason: Some("unreachable"), ..told("failed") },
         Failure::OwnerGone => told("taken_over"),
+        Failure::TimedOut => Told { reason: Some("timed_out"), ..told("failed") },
+        Failure::BadReply => Told { reason: Some("bad_reply"), ..told("failed") },
     }
 }
 
@@ -249,12 +255,17 @@ mod tests {
         let leased = at(10, EventKind::Leased { by: Tag::default(), until: Timestamp(40_000), attempts: 1 });
         let extended = at(20, EventKind::Extended { until: Timestamp(90_000) });
         let acked = at(30, EventKind::Acked);
-        let is_leased = |events: &[Event], second: u64| is_leased_at(events, Timestamp(second * 1_000));
-        assert!(!is_leased(&[leased], 9) && is_leased(&[leased], 10) && is_leased(&[leased], 39));
-        assert!(!is_leased(&[leased], 40));
-        assert!(is_leased(&[leased, extended], 89) && !is_leased(&[leased, extended], 90));
-        assert!(is_leased(&[leased, extended, acked], 29) && !is_leased(&[leased, extended, acked], 30));
+        let is_leased = |events: &[&Event], second: u64| {
+            let events: Vec<Event> = events.iter().map(|event| (*event).clone()).collect();
+            is_leased_at(&events, Timestamp(second * 1_000))
+        };
+        assert!(!is_leased(&[&leased], 9) && is_leased(&[&leased], 10) && is_leased(&[&leased], 39));
+        assert!(!is_leased(&[&leased], 40));
+        assert!(is_leased(&[&leased, &extended], 89) && !is_leased(&[&leased, &extended], 90));
+        assert!(
+            is_leased(&[&leased, &extended, &acked], 29) && !is_leased(&[&leased, &extended, &acked], 30)
+        );
         let endless = at(10, EventKind::Leased { by: Tag::default(), until: Timestamp::NEVER, attempts: 1 });
-        assert!(!is_leased(&[endless], 11), "the ledger itself says what became of it");
+        assert!(!is_leased(&[&endless], 11), "the ledger itself says what became of it");
     }
 }

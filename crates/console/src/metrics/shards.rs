@@ -30,7 +30,7 @@ pub(super) fn write(text: &mut Text, running: &Running, own: &[OwnShard]) {
         text.sample(name, &[("shard", shard.as_str())], own.epoch);
     }
     let name = "kew_shard_append_seconds";
-    text.family(name, "gauge", "How long batches of the shard took to be durable, lately.");
+    text.family(name, "summary", "How long batches of the shard took to be durable, lately.");
     for (shard, own) in &numbered {
         let Some((half, most)) = own.append_ms else { continue };
         for (quantile, ms) in [("0.5", half), ("0.99", most)] {

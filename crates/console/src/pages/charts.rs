@@ -158,7 +158,7 @@ fn written(value: f64, unit: Unit) -> String {
 }
 
 /// A line whose values are parts of its height, each at its instant. It has a gap where a sample has no value, and
-/// where samples are missing; a value alone is a dot.
+/// where samples are missing; a value alone is a dash.
 fn line(samples: &[Value], axis: &Axis, part: impl Fn(&Value) -> Option<f64>) -> String {
     let apart_max_ms = axis.step.saturating_mul(2_500);
     let mut line = String::with_capacity(samples.len() * 12);
@@ -182,10 +182,10 @@ fn line(samples: &[Value], axis: &Axis, part: impl Fn(&Value) -> Option<f64>) ->
     line
 }
 
-/// A line of no length is drawn as a dot by its round ends.
+/// A value alone is drawn as a dash around its instant: a dot would be as small as the line is thin.
 fn end_of_run(line: &mut String, points: u32) {
     if points == 1 {
-        line.push_str("h0");
+        line.push_str("m-3,0h6");
     }
 }
 
@@ -265,7 +265,7 @@ mod tests {
     #[test]
     fn a_line_has_a_gap_where_there_is_no_value_and_no_sample() {
         let parts = [(1, Some(0)), (6, Some(0)), (11, None), (16, Some(20)), (51, Some(0)), (56, Some(0))];
-        assert_eq!(drawn_line(&parts), "M0.0,120.0L30.0,120.0M90.0,0.0h0M300.0,120.0L330.0,120.0");
+        assert_eq!(drawn_line(&parts), "M0.0,120.0L30.0,120.0M90.0,0.0m-3,0h6M300.0,120.0L330.0,120.0");
         assert_eq!(drawn_line(&[(1, None)]), "");
     }
 

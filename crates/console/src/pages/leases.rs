@@ -91,7 +91,10 @@ fn map(slots: &[Value], bounds: &[Value]) -> Markup {
                 thead {
                     tr {
                         th scope="col" { "Kept less than" }
-                        @for (from, _) in &columns { th.number scope="col" { (text::instant(*from)) } }
+                        @for (place, (from, _)) in columns.iter().enumerate() {
+                            @let before = place.checked_sub(1).and_then(|place| columns.get(place));
+                            th.number scope="col" { (text::moment(*from, before.map(|(before, _)| *before))) }
+                        }
                     }
                 }
                 tbody {

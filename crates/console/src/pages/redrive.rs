@@ -162,7 +162,7 @@ impl Order {
 
     fn body(&self, is_dry: bool) -> Value {
         let mut body = Map::from_iter([("dry_run".to_owned(), Value::from(is_dry))]);
-        body.extend(self.to.as_deref().map(|to| ("to".to_owned(), to.into())));
+        body.insert("to".to_owned(), self.to.as_deref().unwrap_or("origin").into());
         body.extend(self.rate.map(|rate| ("per_second".to_owned(), rate.into())));
         // Each for itself: one that has no queue to go back to keeps no other.
         if self.to.is_none() || !self.filter.is_empty() {
@@ -179,6 +179,14 @@ fn found(counted: &Value) -> String {
     if is_part { format!("at least {messages}") } else { messages }
 }
 
+/// What fits and stays all the same, if anything does.
+fn staying(counted: &Value) -> Option<String> {
+    let stay = read::whole(counted, "cannot_move");
+    (stay > 0).then(|| {
+        format!("{} more fit and stay: no queue is there for them to go to", text::counted(stay, "message"))
+    })
+}
+
 /// What a form will do, on how many messages, as a sentence without its end; or why it would be refused.
 pub(super) async fn foretold(visit: &Visit<'_>, queue: &str, form: &Form) -> Result<String, Trouble> {
     let order = Order::of(form)?;
@@ -186,6 +194,9 @@ pub(super) async fn foretold(visit: &Visit<'_>, queue: &str, form: &Form) -> Res
     let to =
         order.to.as_ref().map_or_else(|| "where each came from".to_owned(), |to| format!("the queue {to}"));
     let mut what = format!("{} of the queue {queue} will be moved to {to}", found(&counted));
+    if let Some(stay) = staying(&counted) {
+        what.push_str(&format!(" ({stay})"));
+    }
     if let Some(rate) = order.rate {
         what.push_str(&format!(", at most {rate} each second"));
     }
@@ -211,7 +222,7 @@ pub(super) async fn start(visit: &Visit<'_>, queue: &str) -> PageReply {
         h1 { "Nothing was moved" }
         p {
             (text::sentence(&format!("{} would be moved from the queue {queue}", found(&started))))
-            @if order.to.is_none() { " Those without a queue to go back to are counted too; they stay." }
+            @if let Some(stay) = staying(&started) { " " (text::sentence(&stay)) }
         }
         p { a href=(path) { "Back to the dead letters" } }
     };
@@ -374,8 +385,11 @@ async fn target_of_resend<'a>(
 fn draft_of_resend(found: &Value, queue: &str, cursor: &str) -> Draft {
     let (body, content_type) = match read::given(found, "body") {
         Some(body) => (body, read::text(found, "content_type")),
-        // What a form holds in Base64 is sent as bytes, whatever the message says of itself.
-        None => (read::text(found, "body_base64"), "bytes"),
+        // What a form holds in Base64 is sent as bytes or as v8: of a text that is no UTF-8 only its bytes are kept.
+        None => {
+            let is_v8 = read::text(found, "content_type") == "v8";
+            (read::text(found, "body_base64"), if is_v8 { "v8" } else { "bytes" })
+        }
     };
     Draft {
         body: body.to_owned(),

@@ -77,6 +77,8 @@ fn because(reason: &str) -> &str {
         "expired" => "its time was over",
         "attempts_exhausted" => "it was leased as often as the queue allows",
         "threw" => "the consumer threw",
+        "timed_out" => "the consumer did not answer in time",
+        "bad_reply" => "the consumer's answer is no answer",
         "status" => "the consumer answered with an error",
         "unreachable" => "the consumer cannot be reached",
         "shard" => "the node before handed it over, or was lost",

@@ -169,6 +169,17 @@ pub(super) fn instant(at_ms: u64) -> Markup {
     html! { time datetime=(exact) title=(exact) { (short) } }
 }
 
+/// The same in a row of instants: the day only where it is another one than that of the instant before.
+pub(super) fn moment(at_ms: u64, before_ms: Option<u64>) -> Markup {
+    let exact = date::rfc3339(Timestamp(at_ms));
+    let day_of = |text: &str| text.get(..10).map(str::to_owned);
+    let is_same_day =
+        before_ms.is_some_and(|before| day_of(&date::rfc3339(Timestamp(before))) == day_of(&exact));
+    let from = if is_same_day { 11 } else { 0 };
+    let short = exact.get(from..19).unwrap_or(&exact).replacen('T', " ", 1);
+    html! { time datetime=(exact) title=(exact) { (short) } }
+}
+
 /// An instant with how long ago it was, or how long until it comes.
 pub(super) fn instant_from(at_ms: u64, now_ms: u64) -> Markup {
     html! { (instant(at_ms)) " " span.quiet { "(" (distance(at_ms, now_ms)) ")" } }
@@ -186,6 +197,14 @@ pub(super) fn distance(at_ms: u64, now_ms: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_day_is_said_once_in_a_row() {
+        let shown = |at, before| moment(at, before).into_string();
+        assert!(shown(86_400_000, None).ends_with(">1970-01-02 00:00:00</time>"));
+        assert!(shown(86_460_000, Some(86_400_000)).ends_with(">00:01:00</time>"));
+        assert!(shown(86_400_000, Some(86_399_999)).ends_with(">1970-01-02 00:00:00</time>"));
+    }
 
     #[test]
     fn a_text_from_outside_is_seen_and_does_nothing() {

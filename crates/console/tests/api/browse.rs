@@ -241,6 +241,23 @@ async fn an_operator_acts_on_one_message_or_is_refused_with_the_reason() {
 }
 
 #[tokio::test]
+async fn the_reply_to_an_act_is_what_the_message_does_afterwards() {
+    let rig = rig::open().await;
+    rig.done("POST", "/queues", r#"{"name":"dead"}"#).await;
+    let settings = r#"{"name":"orders","settings":{"dead_letters_to":"dead","max_attempts":2}}"#;
+    rig.done("POST", "/queues", settings).await;
+    let id = rig.done("POST", "/queues/orders/messages", r#"{"body":"x"}"#).await["id"].clone();
+    let path = format!("/queues/orders/messages/{}", id.as_str().expect("an id is a text"));
+    for (act, body, state) in [("extend", r#"{"seconds":0}"#, "visible"), ("release", "", "gone")] {
+        rig.done("POST", "/queues/orders/receive", "{}").await;
+        let done = rig.done("POST", &format!("{path}/{act}"), body).await;
+        assert_eq!((&done["state"], &done["until_ms"]), (&state.into(), &Value::Null), "{act}: {done}");
+        assert_eq!(rig.get(&path).await.body["state"], state, "{act}");
+    }
+    assert_eq!(rig.get("/queues/dead").await.body["visible"], 1);
+}
+
+#[tokio::test]
 async fn who_may_only_look_acts_on_no_message_and_pauses_nothing() {
     let rig = rig::rig(rig::Guarded::Strictly).await;
     let json = ("content-type", "application/json");

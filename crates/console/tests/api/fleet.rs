@@ -80,6 +80,7 @@ async fn metrics_are_of_the_queues_and_shards_that_the_node_keeps() {
     for line in [
         "kew_shard_serving{shard=\"1\",node=\"a\"} 1\n",
         "kew_shard_epoch{shard=\"1\"} 4\n",
+        "# TYPE kew_shard_append_seconds summary\n",
         "kew_shard_append_seconds{shard=\"1\",quantile=\"0.99\"} 0.02025\n",
         "kew_fleet_nodes 2\n",
         "kew_fleet_shards_without_owner 0\n",

@@ -59,7 +59,7 @@ async fn visible(rig: &Rig, queue: &str) -> Value {
 async fn dead_letters_return_to_where_they_came_from_after_a_dry_run() {
     let rig = with_dead_letters().await;
     let counted = rig.done("POST", "/queues/dead/redrive", r#"{"to":"origin","dry_run":true}"#).await;
-    assert_eq!(counted, json!({ "matched": 2, "task": null }));
+    assert_eq!(counted, json!({ "matched": 2, "cannot_move": 0, "counted_all": true, "task": null }));
     assert_eq!(rig.get("/queues/dead").await.body["visible"], 2);
     let begun = rig.done("POST", "/queues/dead/redrive", r#"{"to":"origin"}"#).await;
     assert_eq!(begun["matched"], 2);
@@ -75,7 +75,7 @@ async fn a_slow_redrive_is_watched_and_cancelled() {
     rig.done("POST", "/queues", r#"{"name":"other"}"#).await;
     let begun = rig.done("POST", "/queues/dead/redrive", r#"{"to":"other","per_second":1}"#).await;
     let path = format!("/redrives/{}", begun["task"].as_str().expect("a task is a text"));
-    let second = rig.post("/queues/dead/redrive", "{}").await;
+    let second = rig.post("/queues/dead/redrive", r#"{"to":"origin"}"#).await;
     assert_eq!((second.status, second.code()), (409, "task_running"));
     let cancelled = rig.done("POST", &format!("{path}/cancel"), "").await;
     assert_eq!(cancelled["state"], "cancelled");
@@ -93,14 +93,14 @@ async fn what_cannot_be_moved_is_refused() {
         (r#"{"to":"nowhere"}"#, 404),
         (r#"{"to":"dead"}"#, 400),
         (r#"{"to":"o.fifo"}"#, 409),
-        (r#"{"per_second":0}"#, 400),
-        (r#"{"filter":"text"}"#, 400),
-        (r#"{"filter":{"limit":1}}"#, 400),
-        (r#"{"filter":{"state":"in_flight"}}"#, 400),
-        (r#"{"filter":{"min_attempts":"1"}}"#, 400),
-        (r#"{"filter":{"json":"$.a"}}"#, 400),
-        (r#"{"filter":{"json":"$.a"},"dry_run":true}"#, 400),
-        (r#"{"filter":{},"to":"dead"}"#, 400),
+        (r#"{"to":"origin","per_second":0}"#, 400),
+        (r#"{"to":"origin","filter":"text"}"#, 400),
+        (r#"{"to":"origin","filter":{"limit":1}}"#, 400),
+        (r#"{"to":"origin","filter":{"state":"in_flight"}}"#, 400),
+        (r#"{"to":"origin","filter":{"min_attempts":"1"}}"#, 400),
+        (r#"{"to":"origin","filter":{"json":"$.a"}}"#, 400),
+        (r#"{"to":"origin","filter":{"json":"$.a"},"dry_run":true}"#, 400),
+        (r#"{"to":"dead","filter":{}}"#, 400),
     ] {
         assert_eq!(rig.post("/queues/dead/redrive", body).await.status, status, "{body}");
     }
@@ -128,11 +128,17 @@ async fn with_mixed_origins() -> Rig {
 async fn only_messages_that_fit_the_filter_are_counted_and_moved() {
     let rig = with_mixed_origins().await;
     let counted = rig
-        .done("POST", "/queues/dead/redrive", r#"{"filter":{"json":"$.order.id=17"},"dry_run":true}"#)
+        .done(
+            "POST",
+            "/queues/dead/redrive",
+            r#"{"to":"origin","filter":{"json":"$.order.id=17"},"dry_run":true}"#,
+        )
         .await;
-    assert_eq!(counted, json!({ "matched": 1, "counted_all": true, "task": null }));
+    assert_eq!(counted, json!({ "matched": 1, "cannot_move": 0, "counted_all": true, "task": null }));
     assert_eq!(visible(&rig, "dead").await, 4);
-    let begun = rig.done("POST", "/queues/dead/redrive", r#"{"filter":{"json":"$.order.id=17"}}"#).await;
+    let begun = rig
+        .done("POST", "/queues/dead/redrive", r#"{"to":"origin","filter":{"json":"$.order.id=17"}}"#)
+        .await;
     assert_eq!(begun["matched"], 1);
     let expected = json!({
         "task": begun["task"], "source": "dead", "to": "origin", "state": "done", "moved": 1, "left": 0,
@@ -140,22 +146,51 @@ async fn only_messages_that_fit_the_filter_are_counted_and_moved() {
     });
     assert_eq!(ended(&rig, &begun["task"]).await, expected);
     assert_eq!((visible(&rig, "dead").await, visible(&rig, "letters").await), (3.into(), 1.into()));
-    for (filter, matched) in [
-        (r#"{"text":"sent","state":"any"}"#, 1),
-        (r#"{"min_attempts":1}"#, 2),
-        (r#"{"older_than_seconds":1000000}"#, 0),
-        (r#"{"group":"g"}"#, 0),
-        ("{}", 3),
+    for (filter, matched, cannot_move) in [
+        (r#"{"text":"sent","state":"any"}"#, 0, 1),
+        (r#"{"min_attempts":1}"#, 2, 0),
+        (r#"{"older_than_seconds":1000000}"#, 0, 0),
+        (r#"{"group":"g"}"#, 0, 0),
+        ("{}", 2, 1),
     ] {
-        let body = format!(r#"{{"filter":{filter},"dry_run":true}}"#);
-        assert_eq!(rig.done("POST", "/queues/dead/redrive", &body).await["matched"], matched, "{filter}");
+        let body = format!(r#"{{"to":"origin","filter":{filter},"dry_run":true}}"#);
+        let counted = rig.done("POST", "/queues/dead/redrive", &body).await;
+        assert_eq!([&counted["matched"], &counted["cannot_move"]], [matched, cannot_move], "{filter}");
     }
+}
+
+#[tokio::test]
+async fn a_redrive_says_where_to() {
+    let rig = with_dead_letters().await;
+    for body in ["{}", r#"{"filter":{}}"#, r#"{"dry_run":true}"#, r#"{"to":null}"#] {
+        let refused = rig.post("/queues/dead/redrive", body).await;
+        assert_eq!(refused.status, 400, "{body}");
+        let message = refused.body["error"]["message"].as_str().expect("a refusal has a message");
+        assert!(message.starts_with("to "), "{message}");
+    }
+    assert_eq!(visible(&rig, "dead").await, 2);
+}
+
+#[tokio::test]
+async fn a_dry_run_counts_apart_what_has_no_queue_to_go_to() {
+    let rig = with_mixed_origins().await;
+    let counted = |body| rig.done("POST", "/queues/dead/redrive", body);
+    let to_origin = counted(r#"{"to":"origin","dry_run":true}"#).await;
+    let apart = json!({ "matched": 3, "cannot_move": 1, "counted_all": true, "task": null });
+    assert_eq!(to_origin, apart, "one was sent to the queue itself");
+    rig.done("DELETE", "/queues/orders", "{}").await;
+    let one_is_gone = counted(r#"{"to":"origin","dry_run":true,"filter":{}}"#).await;
+    assert_eq!([&one_is_gone["matched"], &one_is_gone["cannot_move"]], [1, 3]);
+    rig.done("POST", "/queues", r#"{"name":"other"}"#).await;
+    let elsewhere = counted(r#"{"to":"other","dry_run":true}"#).await;
+    assert_eq!([&elsewhere["matched"], &elsewhere["cannot_move"]], [4, 0]);
 }
 
 #[tokio::test]
 async fn a_filter_that_fits_nothing_is_a_task_that_is_done() {
     let rig = with_dead_letters().await;
-    let begun = rig.done("POST", "/queues/dead/redrive", r#"{"filter":{"text":"nothing"}}"#).await;
+    let begun =
+        rig.done("POST", "/queues/dead/redrive", r#"{"to":"origin","filter":{"text":"nothing"}}"#).await;
     assert_eq!(begun["matched"], 0);
     let shown = rig.get(&path(&begun["task"])).await.body;
     assert_eq!((&shown["state"], &shown["moved"]), (&"done".into(), &0.into()));
@@ -164,7 +199,7 @@ async fn a_filter_that_fits_nothing_is_a_task_that_is_done() {
 #[tokio::test]
 async fn messages_of_mixed_origins_return_each_for_itself_and_the_rest_is_explained() {
     let rig = with_mixed_origins().await;
-    let begun = rig.done("POST", "/queues/dead/redrive", r#"{"filter":{}}"#).await;
+    let begun = rig.done("POST", "/queues/dead/redrive", r#"{"to":"origin","filter":{}}"#).await;
     let ended = ended(&rig, &begun["task"]).await;
     assert_eq!((&ended["state"], &ended["moved"], &ended["left"]), (&"done".into(), &3.into(), &1.into()));
     let why = "1 message came from no other queue, or that queue was deleted or is of another kind";
@@ -179,12 +214,12 @@ async fn a_slow_redrive_by_filter_is_watched_and_cancelled_and_keeps_others_off_
     rig.done("POST", "/queues", r#"{"name":"other"}"#).await;
     let slow = r#"{"to":"other","per_second":1,"filter":{}}"#;
     let begun = rig.done("POST", "/queues/dead/redrive", slow).await;
-    for second in [r#"{"filter":{}}"#, "{}"] {
+    for second in [r#"{"to":"origin","filter":{}}"#, r#"{"to":"origin"}"#] {
         let second = rig.post("/queues/dead/redrive", second).await;
         assert_eq!((second.status, second.code()), (409, "task_running"));
     }
     assert_eq!(
-        rig.done("POST", "/queues/dead/redrive", r#"{"filter":{},"dry_run":true}"#).await["task"],
+        rig.done("POST", "/queues/dead/redrive", r#"{"to":"origin","filter":{},"dry_run":true}"#).await["task"],
         Value::Null
     );
     let cancelled = rig.done("POST", &format!("{}/cancel", path(&begun["task"])), "").await;
@@ -200,7 +235,7 @@ async fn a_slow_redrive_by_filter_is_watched_and_cancelled_and_keeps_others_off_
         rig.done("POST", "/queues/dead/redrive", r#"{"to":"other","per_second":1}"#).await["matched"],
         json!(left)
     );
-    let beside = rig.post("/queues/dead/redrive", r#"{"filter":{}}"#).await;
+    let beside = rig.post("/queues/dead/redrive", r#"{"to":"origin","filter":{}}"#).await;
     assert_eq!((beside.status, beside.code()), (409, "task_running"), "a task of the whole queue runs");
 }
 
@@ -216,8 +251,8 @@ async fn a_redrive_by_filter_goes_on_with_the_next_server_and_is_forgotten_when_
     let moved = visible(&rig, "other").await.as_u64().expect("a count");
     assert!(moved < 3, "a message a second");
     let next = rig::rig_of(Parts { engine: Some(Arc::clone(&rig.engine)), ..Parts::default() }).await;
-    assert_eq!(next.get(&path(&begun["task"])).await.status, 404);
-    next.console.resume_redrives().await;
+    // Without a look for stored tasks by itself: the first request knows them.
+    assert_eq!(next.get(&path(&begun["task"])).await.body["state"], "running");
     for _ in 0..3 {
         rig.engine.advance(Duration::from_secs(1)).await.expect("the clock is virtual");
     }
@@ -227,6 +262,30 @@ async fn a_redrive_by_filter_goes_on_with_the_next_server_and_is_forgotten_when_
     let third = rig::rig_of(Parts { engine: Some(Arc::clone(&rig.engine)), ..Parts::default() }).await;
     third.console.resume_redrives().await;
     assert_eq!(third.get(&path(&begun["task"])).await.status, 404);
+}
+
+#[tokio::test]
+async fn a_redrive_by_filter_is_known_to_the_first_request_after_a_start() {
+    let rig = with_mixed_origins().await;
+    rig.done("POST", "/queues", r#"{"name":"other"}"#).await;
+    // Each start moves one at once.
+    for _ in 0..4 {
+        rig.done("POST", "/queues/dead/messages", r#"{"body":"sent here"}"#).await;
+    }
+    let slow = r#"{"to":"other","per_second":1,"filter":{}}"#;
+    let begun = rig.done("POST", "/queues/dead/redrive", slow).await;
+    rig.console.changes_end().await;
+    let started = || rig::rig_of(Parts { engine: Some(Arc::clone(&rig.engine)), ..Parts::default() });
+    for beside in [slow, r#"{"to":"other"}"#] {
+        let next = started().await;
+        let refused = next.post("/queues/dead/redrive", beside).await;
+        next.console.changes_end().await;
+        assert_eq!((refused.status, refused.code()), (409, "task_running"), "{beside}");
+    }
+    let next = started().await;
+    let cancelled = next.done("POST", &format!("{}/cancel", path(&begun["task"])), "").await;
+    assert_eq!(cancelled["state"], "cancelled");
+    assert_eq!(stored_redrives(&rig).await, 0, "it begins at no later start");
 }
 
 #[tokio::test]
@@ -248,11 +307,11 @@ async fn a_task_whose_queue_is_deleted_says_so() {
 async fn a_dry_run_changes_nothing_and_is_noted_only_if_it_was_refused() {
     let rig = with_dead_letters().await;
     let before = rig.audited().len();
-    rig.done("POST", "/queues/dead/redrive", r#"{"dry_run":true}"#).await;
-    rig.done("POST", "/queues/dead/redrive", r#"{"dry_run":true,"filter":{}}"#).await;
-    rig.done("POST", "/queues/dead/redrive", r#"{"filter":{"text":"nothing"}}"#).await;
-    rig.post("/queues/dead/redrive", r#"{"dry_run":1}"#).await;
-    rig.post("/queues/dead/redrive", r#"{"dry_run":true,"to":"dead"}"#).await;
+    rig.done("POST", "/queues/dead/redrive", r#"{"to":"origin","dry_run":true}"#).await;
+    rig.done("POST", "/queues/dead/redrive", r#"{"to":"origin","dry_run":true,"filter":{}}"#).await;
+    rig.done("POST", "/queues/dead/redrive", r#"{"to":"origin","filter":{"text":"nothing"}}"#).await;
+    rig.post("/queues/dead/redrive", r#"{"to":"origin","dry_run":1}"#).await;
+    rig.post("/queues/dead/redrive", r#"{"to":"dead","dry_run":true}"#).await;
     let expected =
         ["open redrive dead ok", "open redrive dead bad_request", "open countRedrive dead bad_request"];
     assert_eq!(rig.audited()[before..], expected);

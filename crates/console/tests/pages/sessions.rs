@@ -51,7 +51,7 @@ async fn the_holder_of_the_token_signs_in_as_an_operator() {
     assert!(page.has("<bdi>token</bdi>, operator") && page.has("New queue"), "{}", page.text);
     assert!(!page.has(TOKEN));
     let lines = browser.rig.audited();
-    assert_eq!(lines, ["unknown beginSession token wrong_token", "unknown beginSession token ok"]);
+    assert_eq!(lines, ["unknown beginSession token wrong_token", "token beginSession token ok"]);
 }
 
 #[tokio::test]

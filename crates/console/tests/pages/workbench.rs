@@ -168,6 +168,19 @@ async fn a_message_that_is_sent_again_keeps_its_group_and_the_lines_of_its_attri
 }
 
 #[tokio::test]
+async fn a_message_that_is_shown_in_base64_is_sent_again_as_what_it_was() {
+    let browser = Browser::open().await;
+    browser.queue(r#"{"name":"orders"}"#).await;
+    for content_type in ["v8", "bytes"] {
+        let body = format!(r#"{{"body_base64":"/w8=","content_type":"{content_type}"}}"#);
+        let id = browser.message("orders", &body).await;
+        let page = browser.get(&format!("/queues/orders/messages/{id}/resend")).await;
+        let chosen = format!("<option value=\"{content_type}\" selected");
+        assert!(page.has(&chosen) && page.has("/w8=</textarea>"), "{content_type}: {}", page.text);
+    }
+}
+
+#[tokio::test]
 async fn one_dead_letter_is_corrected_and_sent_again() {
     let browser = Browser::open().await;
     let id = dead_letters(&browser).await;

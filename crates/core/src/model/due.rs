@@ -83,6 +83,7 @@ impl Model {
         let queue = &mut self.queues[index];
         let held = queue.held(item.sequence);
         let lapsed = matches!(held.state, State::Leased { .. });
+        let mut shown_at = item.at;
         held.state = State::Ready;
         if lapsed {
             let terms = held.terms.as_ref().expect("a leased message has terms");
@@ -94,12 +95,15 @@ impl Model {
             let exhausted =
                 dead_letters::is_exhausted(attempts, queue.definition.policy.dead_letters.as_deref());
             queue.held(item.sequence).leaves_at = exhausted.then(|| dead_letters::leaves_at(item.at));
+            if !exhausted {
+                shown_at = visible_at;
+            }
             queue.forget_attempt_of(item.sequence);
         }
         let group = queue.held(item.sequence).group.clone();
         queue.settle_group(group.as_ref(), Join::Back);
         if lapsed {
-            self.note(item.at, index, item.sequence, EventKind::Lapsed);
+            self.note(item.at, index, item.sequence, EventKind::Lapsed { visible_at: shown_at });
         }
     }
 

@@ -43,7 +43,7 @@ impl Model {
     pub(super) fn note_failures(&mut self, now: Timestamp, note: &Note) -> Result<Outcome, RuleError> {
         let index = self.index(note.queue)?;
         for (sequence, why, detail) in &note.failures {
-            self.note(now, index, *sequence, EventKind::Failed { why: *why, detail: *detail });
+            self.note(now, index, *sequence, EventKind::Failed { why: *why, detail: detail.clone() });
         }
         Ok(Outcome::Done)
     }
@@ -59,6 +59,6 @@ impl Model {
             }
             Traced::Queue(queue) => event.queue == *queue,
         };
-        Trail { events: self.events.iter().rev().filter(is_wanted).copied().collect(), next: None }
+        Trail { events: self.events.iter().rev().filter(is_wanted).cloned().collect(), next: None }
     }
 }

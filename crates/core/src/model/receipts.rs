@@ -3,7 +3,7 @@
 use super::Model;
 use super::queue::{Held, Join, Terms};
 use crate::command::{Ack, Extend, Extension, Promote, Release, ReleaseOwners};
-use crate::event::Tag;
+use crate::event::Words;
 use crate::outcome::Extended;
 use crate::rules::visibility::{self, Receipts};
 use crate::rules::{delay, retry};
@@ -122,7 +122,7 @@ impl Model {
             for sequence in orphans {
                 let terms = self.queues[index].held(sequence).terms.as_ref();
                 let delay = terms.map_or(Duration::ZERO, |terms| terms.lapse_delay);
-                let kind = EventKind::Failed { why: Failure::OwnerGone, detail: Tag::default() };
+                let kind = EventKind::Failed { why: Failure::OwnerGone, detail: Words::default() };
                 self.note(now, index, sequence, kind);
                 self.end_lease(now, index, sequence, delay);
             }

@@ -68,7 +68,7 @@ impl Model {
 
     pub(super) fn history(&self, wanted: History) -> Vec<Event> {
         let of_message = |event: &&Event| (event.queue, event.sequence) == (wanted.queue, wanted.sequence);
-        self.events.iter().filter(of_message).copied().collect()
+        self.events.iter().filter(of_message).cloned().collect()
     }
 }
 

@@ -47,11 +47,15 @@ async fn a_count_looks_at_all_visible_messages_and_changes_nothing() {
     let bench = Bench::new().await;
     let source = filled(&bench, 2_500).await;
     bench.send_with(source, "delayed7", |message| message.delay = Some(seconds(9))).await;
-    let found = bench.engine.count_matching(&Browse::of(source, 1), |seen| has(seen, "7")).await;
-    let expected = Matching { messages: 250, last: Some(Sequence(2_498)), next: None };
+    bench.queue("target").await;
+    let (browse, to) = (Browse::of(source, 1), Some(&key("target")));
+    let found = bench.engine.count_matching(&browse, to, |seen| has(seen, "7")).await;
+    let expected = Matching { messages: 250, stranded: 0, last: Some(Sequence(2_498)), next: None };
     assert_eq!(found, Ok(expected), "2 497 is the last of them, and sequences begin at 1");
-    let none = bench.engine.count_matching(&Browse::of(source, 1), |_| false).await;
+    let none = bench.engine.count_matching(&browse, to, |_| false).await;
     assert_eq!(none, Ok(Matching::default()));
+    let to_origin = bench.engine.count_matching(&browse, None, |seen| has(seen, "7")).await;
+    assert_eq!(to_origin, Ok(Matching { messages: 0, stranded: 250, ..expected }), "they were sent here");
     assert_eq!(bench.engine.counts(source).await.map(|counts| counts.visible), Ok(2_500));
 }
 
@@ -180,8 +184,8 @@ async fn a_damaged_message_is_neither_counted_nor_chosen_and_keeps_none_behind_i
         engine.send(send).await.expect("the send is fine");
     }
     // Also by a filter that would take anything.
-    let counted = engine.count_matching(&Browse::of(source, 1), |_| true).await;
-    assert_eq!(counted, Ok(Matching { messages: 2, last: Some(Sequence(3)), next: None }));
+    let counted = engine.count_matching(&Browse::of(source, 1), Some(&key("target")), |_| true).await;
+    assert_eq!(counted, Ok(Matching { messages: 2, stranded: 0, last: Some(Sequence(3)), next: None }));
     let slice = Slice { browse: Browse::of(source, 100), through: Sequence(u64::MAX) };
     let chosen = engine.choose(&slice, |_| true).await.expect("the queue is there");
     let places: Vec<Sequence> = chosen.messages.iter().map(|(sequence, _)| *sequence).collect();

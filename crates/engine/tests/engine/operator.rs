@@ -89,7 +89,7 @@ async fn timeline_leads_through_moves_both_ways() {
     assert_eq!(bench.engine.sent_to(MessageId::from_chance(9)).await, Ok(None));
     for (queue, sequence) in [(source, Sequence(1)), (target, moved.message.sequence)] {
         let events = bench.engine.timeline(queue, sequence).await.expect("a timeline");
-        let kinds: Vec<_> = events.iter().map(|event| (event.queue, event.kind)).collect();
+        let kinds: Vec<_> = events.iter().map(|event| (event.queue, event.kind.clone())).collect();
         assert_eq!(kinds.len(), 4, "{kinds:?}");
         assert!(matches!(kinds[0], (queue, EventKind::Sent { .. }) if queue == source));
         assert!(matches!(kinds[1], (queue, EventKind::Redriven { .. }) if queue == source));
@@ -97,7 +97,7 @@ async fn timeline_leads_through_moves_both_ways() {
         assert_eq!(kinds[3], (target, EventKind::Acked));
     }
     let events = bench.engine.latest_events(target, 1).await.expect("the history is there");
-    let kinds: Vec<_> = events.iter().map(|event| (event.queue, event.kind)).collect();
+    let kinds: Vec<_> = events.iter().map(|event| (event.queue, event.kind.clone())).collect();
     assert_eq!(kinds, [(target, EventKind::Acked)], "the latest of that queue alone");
     assert_eq!(bench.engine.latest_events(source, 100).await.map(|events| events.len()), Ok(2));
     bench.engine.shutdown();

@@ -11,6 +11,7 @@ use kew_core::{AccountId, Timestamp};
 use kew_http::Tls;
 
 use super::{Kept, Parts};
+use crate::alarms::Lost;
 use crate::config::{Settings, StoreChoice};
 use crate::consumers::push::Pushes;
 use crate::listen::{AdminLoop, Started};
@@ -104,6 +105,11 @@ impl Parts<'_> {
 pub(super) fn upkeep_report(log: Log) -> Arc<UpkeepReport> {
     let source = Arc::new(SystemTimeSource);
     Arc::new(UpkeepReport::new(source, move |news| notices::tell_upkeep(log, &news)))
+}
+
+/// Logs each change of an alarm that no webhook heard of.
+pub(super) fn alarm_lost(log: Log) -> Arc<Lost> {
+    Arc::new(move |change, host, why| notices::tell_alarm_lost(log, change, host, why))
 }
 
 /// What the console shows of a server that serves.

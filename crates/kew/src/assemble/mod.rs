@@ -33,7 +33,7 @@ use crate::start_error::StartError;
 use crate::store::backups::StoreBackups;
 use crate::store::kept::KeptStore;
 use crate::telemetry::Spans;
-use admin::{on_board, store_disk, store_place, upkeep_report};
+use admin::{alarm_lost, on_board, store_disk, store_place, upkeep_report};
 
 /// Files that are not connections of clients: segments, checkpoints, the loops' own, the admin API's connections.
 const OTHER_FILES: u64 = 512;
@@ -240,7 +240,7 @@ impl<'a> Parts<'a> {
         let inner_token = format!("{:032x}", entropy.wide_bits()).into();
         let upkeep = upkeep_report(log.of(Area::Store));
         let dropped = log.exporter().map(|exporter| Arc::clone(exporter.dropped())).unwrap_or_default();
-        let reports = (Arc::clone(&upkeep) as _, Arc::clone(&dropped));
+        let reports = (alarm_lost(log.of(Area::Alarms)), Arc::clone(&dropped));
         let firing = firing_alarms(settings, log);
         let alarm_posts = AlarmPosts::start(&settings.alarms, reports, Arc::clone(&firing));
         let alarm_posts =

@@ -128,6 +128,18 @@ fn tell_departed(log: Log, queue: &str, to: Option<&str>, id: Option<MessageId>)
     log.tell(Level::Warn, line, &fields);
 }
 
+/// A change of an alarm reached no webhook, and is not tried again.
+pub fn tell_alarm_lost(log: Log, change: &AlarmChange, host: &str, why: &str) {
+    let fields = [
+        ("name", &*change.name),
+        ("queue", change.queue.as_deref().unwrap_or_default()),
+        ("state", if change.is_firing { "firing" } else { "ok" }),
+        ("host", host),
+        ("cause", why),
+    ];
+    log.tell(Level::Error, "a change of an alarm was given up: its webhook did not take it", &fields);
+}
+
 fn tell_alarm(log: Log, change: &AlarmChange) {
     let fields = [
         ("name", &*change.name),

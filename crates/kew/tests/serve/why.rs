@@ -129,8 +129,35 @@ fn a_webhook_refused_it_and_then_could_not_be_reached() {
     push::call(&address, "PUT", &format!("/{queue}/consumers/{consumer}"), &gone);
     advance(&kew, 60);
     advance(&kew, 60);
-    let unreachable = "The target could not be reached; the delivery does not count as an attempt.";
+    let unreachable = "The target could not be reached: cannot connect to 127.0.0.1:1: Connection refused (os error 111); \
+                       the delivery does not count as an attempt.";
     wait_for_reason(&kew, &id, unreachable);
+}
+
+#[test]
+fn a_webhook_took_too_long() {
+    let directory = data_directory();
+    let kew = Kew::start(directory.path());
+    let (address, hook) = (cloudflare(&kew), Hook::open());
+    hook.holds.store(true, Ordering::Relaxed);
+    let settings = json!({
+        "batch_size": 1, "max_wait_time_ms": 0, "retry_delay": 0, "max_retries": 50, "timeout_ms": 1_000,
+    });
+    let queue = push::queue(&address, "orders", &hook, &settings);
+    push::send(&address, &queue, &["m".to_owned()]);
+    hook.until("it is delivered twice", |delivered| {
+        delivered.get("m").is_some_and(|attempts| attempts.len() >= 2)
+    });
+    let id = only(&kew, "orders");
+    wait_for_reason(&kew, &id, "The consumer timed out: no whole reply within 1s.");
+    let timeline = shown(&kew, &format!("/messages/{id}"))["timeline"].clone();
+    let failed = timeline.as_array().into_iter().flatten().find(|event| event["event"] == "failed");
+    let failed = failed.unwrap_or_else(|| panic!("it failed: {timeline}"));
+    assert_eq!(
+        (&failed["reason"], &failed["detail"]),
+        (&json!("timed_out"), &json!("no whole reply within 1s"))
+    );
+    hook.holds.store(false, Ordering::Relaxed);
 }
 
 #[test]
@@ -238,6 +265,6 @@ fn a_worker_threw_and_then_asked_for_it_again() {
     workers::wait_for(&kew, &results, |body| body["got"]["number"] == 1);
     let reasons = reasons(&kew, &id);
     assert_eq!(reasons.len(), 2, "{reasons:?}");
-    assert!(reasons[0].starts_with("The handler failed: "), "{reasons:?}");
+    assert!(reasons[0].starts_with("The handler failed: TypeError: no order"), "{reasons:?}");
     assert_eq!(reasons[1], "The consumer asked for it again; it was retried after 2 s.");
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use kew_core::event::Tag;
+use kew_core::event::{Tag, Words};
 use kew_core::{DocumentKey, LeaseToken, MessageId, Text, Timestamp};
 use kew_store::contract::model::Random;
 
@@ -166,6 +166,12 @@ impl Any for Tag {
         let used = chance.below(17) as usize;
         tag.0[used..].fill(0);
         tag
+    }
+}
+
+impl Any for Words {
+    fn any(chance: &mut Chance) -> Self {
+        Self::new(&chance.text())
     }
 }
 

@@ -8,7 +8,7 @@ use kew_core::command::{
     Promote, Purge, PutDocuments, Release, ReleaseOwners, Send, Settle, StartMove, StateKind, TakeBack,
     Trace, Traced, UpdateQueue, View, Withdraw,
 };
-use kew_core::event::{Failure, Tag};
+use kew_core::event::{Failure, Words};
 use kew_core::{Command, LeaseToken, QueueId, Sequence};
 
 use super::forms::{choices, records, tuples};
@@ -98,5 +98,5 @@ records! {
 tuples! {
     (token: LeaseToken, delay: Duration)
     (queue: QueueId, sequence: Sequence)
-    (sequence: Sequence, failure: Failure, detail: Tag)
+    (sequence: Sequence, failure: Failure, detail: Words)
 }

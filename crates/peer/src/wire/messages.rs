@@ -31,11 +31,11 @@ choices! {
     ReceiptRule { 0 => Any, 1 => Current, 2 => Unexpired, 3 => OutOfTurn, }
     WhenFree { 0 => Ignore, 1 => Hide, }
     Return { 0 => InPlace, 1 => Behind, }
-    Failure { 0 => Retried, 1 => Threw, 2 => Status, 3 => Unreachable, 4 => OwnerGone, }
+    Failure { 0 => Retried, 1 => Threw, 2 => Status, 3 => Unreachable, 4 => OwnerGone, 5 => TimedOut, 6 => BadReply, }
     EventKind {
         0 => Sent { id, visible_at },
         1 => Leased { by, until, attempts },
-        2 => Lapsed,
+        2 => Lapsed { visible_at },
         3 => Extended { until },
         4 => Released { visible_at },
         5 => Failed { why, detail },

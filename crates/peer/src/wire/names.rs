@@ -1,6 +1,6 @@
 //! The forms of ids, instants, keys, texts and receipts.
 
-use kew_core::event::Tag;
+use kew_core::event::{Tag, Words};
 use kew_core::{
     AccountId, DeduplicationId, DocumentKey, GroupId, LeaseToken, MessageId, OwnerId, QueueId, QueueKey,
     Sequence, ShardId, TaskId, Text, Timestamp,
@@ -58,6 +58,23 @@ impl Wire for Tag {
             None => return Err(WireError::new("Tag", Fault::TooLarge { number: bytes.len() as u64 })),
         }
         Ok(tag)
+    }
+}
+
+/// Its text.
+impl Wire for Words {
+    #[inline]
+    fn put(&self, out: &mut Out) {
+        out.bytes(self.as_str().as_bytes());
+    }
+
+    #[inline]
+    fn get(from: &mut In<'_>) -> Result<Self, WireError> {
+        let text = std::str::from_utf8(from.bytes()?).map_err(|_| WireError::from(Fault::NotText))?;
+        if text.len() > Self::BYTES_MAX {
+            return Err(WireError::new("Words", Fault::TooLarge { number: text.len() as u64 }));
+        }
+        Ok(Self::new(text))
     }
 }
 

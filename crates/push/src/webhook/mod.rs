@@ -58,5 +58,9 @@ impl fmt::Debug for Webhooks {
 
 fn without_reply(error: &ClientError) -> Delivered {
     let told = error.to_string();
-    if error.is_unreached() { Delivered::unreached(told) } else { Delivered::failed(told) }
+    match error {
+        _ if error.is_unreached() => Delivered::unreached(told),
+        _ if error.is_out_of_time() => Delivered::timed_out(told),
+        _ => Delivered::misunderstood(told),
+    }
 }

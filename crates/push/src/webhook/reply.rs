@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, StatusCode};
-use kew_core::{MessageId, Timestamp};
+use kew_core::{Failure, MessageId, Timestamp};
 use kew_http::client::Answer;
 use kew_http::{date, hex};
 use serde::Deserialize;
@@ -25,10 +25,10 @@ pub(super) fn judge(answer: &Answer, now: Timestamp) -> Delivered {
 fn returned(body: &[u8]) -> Delivered {
     let report = match Said::read(body).and_then(Said::report) {
         Ok(report) => report,
-        Err(reason) => return Delivered::failed(format!("the reply cannot be understood: {reason}")),
+        Err(reason) => return Delivered::misunderstood(format!("the reply cannot be understood: {reason}")),
     };
     let error = (report.ending == Ending::Failed).then(|| "the reply says that the batch failed".to_owned());
-    Delivered { report, hold: None, alone: Vec::new(), status: None, error }
+    Delivered { report, hold: None, alone: Vec::new(), status: None, error, why: Failure::Threw }
 }
 
 fn refused(answer: &Answer, now: Timestamp) -> Delivered {
@@ -44,7 +44,7 @@ fn refused(answer: &Answer, now: Timestamp) -> Delivered {
         format!("the reply is {}", answer.status)
     };
     let report = Report { ending: Ending::Failed, implicit_delay: hold, ..said };
-    Delivered { report, hold, alone: Vec::new(), status: None, error: Some(told) }
+    Delivered { report, hold, alone: Vec::new(), status: None, error: Some(told), why: Failure::Status }
 }
 
 /// How long the target wants nothing: seconds, or until a date.

@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use kew_core::outcome::Leased;
-use kew_core::{Content, ContentType};
+use kew_core::{Content, ContentType, Failure};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -98,6 +98,9 @@ struct RetryBatch {
     delay_seconds: Option<f64>,
 }
 
+/// What is said of a handler that threw when nothing more is known.
+const THREW: &str = "the queue handler threw an exception, or there is none";
+
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct RetryMessage {
@@ -117,6 +120,19 @@ pub(super) struct Judged {
 }
 
 impl Judged {
+    /// Whether the handler threw, or there is none.
+    pub(super) fn threw(&self) -> bool {
+        self.error.as_deref() == Some(THREW)
+    }
+
+    /// The same with the words of what was thrown, where they are known: then there is a handler.
+    pub(super) fn saying(self, thrown: Option<String>) -> Self {
+        match thrown {
+            Some(thrown) => Self { error: Some(thrown), unseen: false, ..self },
+            None => self,
+        }
+    }
+
     /// The same of this batch. A `v8` body that does not decode fails its whole batch before the handler runs, and the
     /// result does not say which. So those that may be it come alone next time, and cost no other message a delivery
     /// again.
@@ -135,7 +151,7 @@ impl Judged {
             alone.clear();
         }
         // The status was our shim's, and says nothing of the Worker.
-        Delivered { report, hold: None, alone, status: None, error }
+        Delivered { report, hold: None, alone, status: None, error, why: Failure::Threw }
     }
 }
 
@@ -145,7 +161,7 @@ pub(super) fn judge(body: &[u8]) -> Result<Judged, String> {
         serde_json::from_slice(body).map_err(|error| format!("the runtime's result is none: {error}"))?;
     let ending = if outcome.outcome == "ok" { Ending::Returned } else { Ending::Failed };
     let error = (ending == Ending::Failed).then(|| match outcome.outcome.as_str() {
-        "exception" => "the queue handler threw an exception, or there is none".to_owned(),
+        "exception" => THREW.to_owned(),
         other => format!("the queue handler was ended: {other}"),
     });
     let unseen = outcome.outcome == "exception"

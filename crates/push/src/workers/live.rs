@@ -33,6 +33,9 @@ const ASK_EVERY: Duration = Duration::from_secs(2);
 /// The most bytes of a runtime's result: a hundred ids, twice, and their delays.
 const RESULT_BYTES_MAX: usize = 256 << 10;
 
+/// How long it is waited for the words of what a handler threw; those of none that began are never said.
+const THROWN_WITHIN: Duration = Duration::from_millis(100);
+
 const TOKEN: HeaderName = HeaderName::from_static("x-kew-token");
 /// The least silence that means anything: a busy machine may take a while.
 const SILENCE_MIN: Duration = Duration::from_secs(3);
@@ -65,6 +68,8 @@ struct Running {
     table: Mutex<Table>,
     begun: Notify,
     ended: Notify,
+    /// Something was noted of an invocation.
+    noted: Notify,
     /// Whether its code has a queue handler, once it said so.
     handles_queues: OnceLock<bool>,
 }
@@ -95,6 +100,7 @@ impl Live {
                 }
                 if let Some(notes) = noting.table.lock().notes.get_mut(&note.batch) {
                     notes.take(&note);
+                    noting.noted.notify_waiters();
                 }
             }
             Line::Said(said) | Line::OfRuntime(said) => {
@@ -144,6 +150,10 @@ impl Live {
         };
         let error = match answered {
             Ok(answer) if answer.status == StatusCode::OK => match dispatch::judge(&answer.body) {
+                Ok(judged) if judged.threw() => {
+                    let thrown = invocation.thrown().await;
+                    return Some(judged.saying(thrown).of(batch));
+                }
                 Ok(judged) => return Some(judged.of(batch)),
                 Err(error) => error,
             },
@@ -156,6 +166,10 @@ impl Live {
                 // Whatever became of it: it cannot be called back, and its notes count only once it is over.
                 self.child.kill();
                 self.child.end().await;
+                if error.is_out_of_time() {
+                    let late = Delivered::timed_out(error.to_string());
+                    return Some(Delivered { report: invocation.noted(), ..late });
+                }
                 error.to_string()
             }
         };
@@ -297,6 +311,26 @@ struct Invocation<'a> {
 }
 
 impl Invocation<'_> {
+    /// What its handler threw, as far as that was read.
+    fn threw(&self) -> Option<String> {
+        let table = self.running.table.lock();
+        table.notes.get(&self.first).and_then(Notes::threw).map(str::to_owned)
+    }
+
+    /// What its handler threw. That is said before the invocation reports, but comes another way and may be later.
+    async fn thrown(&self) -> Option<String> {
+        let look = async {
+            loop {
+                let noted = self.running.noted.notified();
+                match self.threw() {
+                    Some(threw) => return threw,
+                    None => noted.await,
+                }
+            }
+        };
+        tokio::time::timeout(THROWN_WITHIN, look).await.ok()
+    }
+
     /// What was noted of it.
     fn noted(&self) -> Report {
         self.running.table.lock().notes.remove(&self.first).unwrap_or_default().report()

@@ -23,6 +23,8 @@ pub(super) struct Note {
     ack_all: bool,
     retry_all: bool,
     delay: Option<f64>,
+    /// What the handler threw, in words.
+    threw: Option<String>,
     /// Said once, of no batch: whether there is a queue handler.
     pub(super) handler: Option<bool>,
 }
@@ -34,12 +36,21 @@ pub(super) struct Notes {
     retries: HashMap<MessageId, Option<Duration>>,
     ack_all: bool,
     retry_all: Option<Option<Duration>>,
+    threw: Option<String>,
 }
 
 impl Notes {
+    /// What the handler threw, if it said so.
+    pub(super) fn threw(&self) -> Option<&str> {
+        self.threw.as_deref().filter(|threw| !threw.trim().is_empty())
+    }
+
     /// Adds one.
     pub(super) fn take(&mut self, note: &Note) {
         let delay = note.delay.map(clamped_delay);
+        if note.threw.is_some() {
+            self.threw.clone_from(&note.threw);
+        }
         if let Some(id) = note.ack.as_deref().and_then(message_id) {
             // The first call of a message stands, and nothing is acknowledged alone after a retry of all.
             if self.retry_all.is_none() && !self.ack_all && !self.retries.contains_key(&id) {
@@ -62,7 +73,7 @@ impl Notes {
 
     /// What they say of an invocation that was lost.
     pub(super) fn report(self) -> Report {
-        let Self { acks, retries, ack_all, retry_all } = self;
+        let Self { acks, retries, ack_all, retry_all, threw: _ } = self;
         Report { acks, retries, ack_all, retry_all, ..Report::failed() }
     }
 }

@@ -14,7 +14,7 @@ fn events(stage: &Stage<'_>, queue: QueueId, sequence: Sequence) -> Vec<(u64, Ev
         Outcome::History(events) => {
             let first = events.first().map_or(0, |event| event.at.0);
             assert!(events.iter().all(|event| (event.queue, event.sequence) == (queue, sequence)));
-            events.iter().map(|event| ((event.at.0 - first) / 1_000, event.kind)).collect()
+            events.iter().map(|event| ((event.at.0 - first) / 1_000, event.kind.clone())).collect()
         }
         other => panic!("a history is expected: {other:?}"),
     }
@@ -42,7 +42,7 @@ pub fn life_of_a_message_is_told_in_order(factory: &dyn Factory) {
     let expected = [
         (0, EventKind::Sent { id: sent.id, visible_at: sent.visible_at }),
         (0, EventKind::Leased { by: Tag::new("me"), until: leased.until, attempts: 1 }),
-        (10, EventKind::Lapsed),
+        (10, EventKind::Lapsed { visible_at: leased.until }),
         (20, EventKind::Leased { by: Tag::default(), until: again.until, attempts: 2 }),
         (25, EventKind::Extended { until: released }),
         (25, EventKind::Rewritten),

@@ -206,9 +206,9 @@ pub fn trail_of_a_message_leads_through_its_moves(factory: &dyn Factory) {
     let moved = EventKind::DeadLettered { to: dead, sequence: Sequence(2) };
     let arrived = EventKind::Arrived { from: source, sequence: Sequence(2) };
     for look_max in [1, 100] {
-        assert_eq!(kinds(vec![(dead, Sequence(2))], look_max), [moved, arrived]);
+        assert_eq!(kinds(vec![(dead, Sequence(2))], look_max), [moved.clone(), arrived.clone()]);
         let all = kinds(vec![(dead, Sequence(2)), (source, Sequence(2))], look_max);
-        assert_eq!((all.len(), &all[..2]), (5, &[moved, arrived][..]));
+        assert_eq!((all.len(), &all[..2]), (5, &[moved.clone(), arrived.clone()][..]));
     }
     let of = |queue| trace(&stage, Traced::Queue(queue), 2).events;
     assert!(of(source).iter().all(|event| event.queue == source), "only what happened in the queue");

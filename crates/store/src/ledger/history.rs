@@ -14,6 +14,8 @@ const DEPARTURES_MAX: usize = 1_000;
 pub(crate) struct Ring {
     events: VecDeque<Event>,
     max: usize,
+    /// What the texts of the kept events take, each counted for every event that has it.
+    words_bytes: usize,
     /// The number of the oldest one that is kept, counted from the first that ever was.
     first: u64,
     /// All of them, counted, also those that had to make room.
@@ -56,6 +58,7 @@ impl Ring {
         Self {
             events: VecDeque::new(),
             max,
+            words_bytes: 0,
             first: 0,
             tally: Tally::default(),
             apart: HashMap::new(),
@@ -203,8 +206,11 @@ impl Ring {
         if self.max == 0 {
             return;
         }
-        if self.events.len() >= self.max {
-            self.events.pop_front();
+        self.words_bytes += words_bytes(&event);
+        // Texts take the room of events: a million failures take no more memory than a million sends.
+        while self.events.len() + self.words_bytes.div_ceil(size_of::<Event>()) >= self.max {
+            let Some(oldest) = self.events.pop_front() else { break };
+            self.words_bytes -= words_bytes(&oldest);
             self.first += 1;
         }
         self.events.push_back(event);
@@ -219,8 +225,14 @@ impl Ring {
         self.keep(Event { at, queue, sequence, kind: EventKind::Expired });
     }
 
-    pub(crate) fn lapsed(&mut self, at: Timestamp, queue: QueueId, sequence: Sequence) {
-        self.push(at, queue, sequence, EventKind::Lapsed);
+    pub(crate) fn lapsed(
+        &mut self,
+        at: Timestamp,
+        queue: QueueId,
+        sequence: Sequence,
+        visible_at: Timestamp,
+    ) {
+        self.push(at, queue, sequence, EventKind::Lapsed { visible_at });
     }
 
     /// Looks for events backwards, from the newest or from where a slice before ended.
@@ -244,7 +256,7 @@ impl Ring {
             Traced::Queue(queue) => event.queue == *queue,
         };
         let slice = self.events.range(place(from)..place(before));
-        let events = slice.rev().filter(is_wanted).copied().collect();
+        let events = slice.rev().filter(is_wanted).cloned().collect();
         Trail { events, next: (from > self.first).then_some(from) }
     }
 
@@ -253,8 +265,19 @@ impl Ring {
         self.events
             .iter()
             .filter(|event| event.queue == queue && event.sequence == sequence)
-            .copied()
+            .cloned()
             .collect()
+    }
+}
+
+/// The memory that an event takes beside its own size.
+#[inline]
+fn words_bytes(event: &Event) -> usize {
+    /// The counts of those who share a text, and what the allocator adds.
+    const AROUND: usize = 32;
+    match &event.kind {
+        EventKind::Failed { detail, .. } if !detail.is_empty() => detail.as_str().len() + AROUND,
+        _ => 0,
     }
 }
 
@@ -293,10 +316,28 @@ mod tests {
     }
 
     #[test]
+    fn texts_of_failures_take_the_room_of_events() {
+        let mut ring = Ring::new(100);
+        let detail = kew_core::event::Words::new(&"x".repeat(120));
+        for at in 1..=200 {
+            let kind = EventKind::Failed { why: kew_core::Failure::Threw, detail: detail.clone() };
+            ring.push(Timestamp(at), QueueId(1), Sequence(1), kind);
+            let taken = ring.events.len() * size_of::<Event>() + ring.words_bytes;
+            assert!(taken <= 100 * size_of::<Event>(), "{taken} bytes after {at} failures");
+        }
+        assert_eq!(ring.words_bytes, ring.events.len() * 152);
+        assert_eq!(ring.events.back().map(|event| event.at), Some(Timestamp(200)));
+        for at in 201..=400 {
+            ring.lapsed(Timestamp(at), QueueId(1), Sequence(1), Timestamp(at));
+        }
+        assert_eq!((ring.events.len(), ring.words_bytes), (100, 0));
+    }
+
+    #[test]
     fn oldest_event_makes_room() {
         let mut ring = Ring::new(2);
         for at in 1..=3 {
-            ring.lapsed(Timestamp(at), QueueId(1), Sequence(1));
+            ring.lapsed(Timestamp(at), QueueId(1), Sequence(1), Timestamp(at));
         }
         let instants: Vec<u64> = ring.of(QueueId(1), Sequence(1)).iter().map(|event| event.at.0).collect();
         assert_eq!(instants, [2, 3]);

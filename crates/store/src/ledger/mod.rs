@@ -478,8 +478,8 @@ impl<S: Shelf> Ledger<S> {
     fn note_happened(&mut self, queue: QueueId, happened: &Happened) {
         self.pace.left.lapses -= happened.lapsed.len().min(self.pace.left.lapses);
         self.history.count_lapsed(queue, (happened.lapsed.len() - happened.exhausted) as u64);
-        for (end, sequence) in &happened.lapsed {
-            self.history.lapsed(*end, queue, *sequence);
+        for (end, sequence, visible_at) in &happened.lapsed {
+            self.history.lapsed(*end, queue, *sequence, *visible_at);
         }
         for (over_at, item) in &happened.expired {
             self.shelf.vacate(item.place());

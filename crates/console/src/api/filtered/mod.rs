@@ -117,7 +117,10 @@ impl Filtered {
         loop {
             if let Phase::Serving(running) = board.phase() {
                 let filtered = Arc::clone(&self);
-                let resume = async move { filtered.resume(&running.engine).await };
+                let resume = async move {
+                    // Where it fails, it is tried again at the next look, or by the request that asks for a task.
+                    let _known = filtered.resume(&running.engine).await;
+                };
                 // It may wait for the engine's locks.
                 let handle = tokio::runtime::Handle::current();
                 let _resumed = tokio::task::spawn_blocking(move || handle.block_on(resume)).await;
@@ -126,18 +129,18 @@ impl Filtered {
         }
     }
 
-    /// Goes on with the tasks that are stored, once for each engine.
-    pub(crate) async fn resume(&self, engine: &Arc<Engine>) {
+    /// Goes on with the tasks that are stored, once for each engine. Whoever asks for a task, or begins one, does this
+    /// first: until then nothing is known of those that an earlier start began.
+    pub(crate) async fn resume(&self, engine: &Arc<Engine>) -> Result<(), EngineError> {
         let is_known = |known: &Known| known.is_ending || known.resumed.as_ptr() == Arc::as_ptr(engine);
         if is_known(&self.known.lock()) {
-            return;
+            return Ok(());
         }
         let stored = Documents { account: own::OWN_ACCOUNT, owner: own::REDRIVES.into() };
-        // Where it fails, it is tried again at the next look.
-        let Ok(stored) = engine.documents(stored).await else { return };
+        let stored = engine.documents(stored).await?;
         let mut known = self.known.lock();
         if is_known(&known) {
-            return;
+            return Ok(());
         }
         known.resumed = Arc::downgrade(engine);
         for (key, bytes) in stored {
@@ -150,6 +153,7 @@ impl Filtered {
                 known.drive(engine, &task);
             }
         }
+        Ok(())
     }
 
     /// Ends the tasks where they stand: they go on at the next start.

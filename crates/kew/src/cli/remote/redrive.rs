@@ -52,8 +52,7 @@ pub(super) async fn run(api: &Api, out: &mut Out, args: &RedriveArgs) -> Done {
     }
     let begun = api.change(Method::POST, &of_queue(&args.queue, "/redrive"), &body).await?;
     let Some(task) = begun["task"].as_str() else {
-        let least = if begun["counted_all"] == false { "at least " } else { "" };
-        return out.result(&begun, &format!("{least}{} messages would be moved", begun["matched"]));
+        return out.result(&begun, &foretold(&begun, args.filter.is_some()));
     };
     let path = format!("/redrives/{task}");
     loop {
@@ -65,6 +64,19 @@ pub(super) async fn run(api: &Api, out: &mut Out, args: &RedriveArgs) -> Done {
             return ended(out, &shown);
         }
         tokio::time::sleep(LOOKS_EVERY).await;
+    }
+}
+
+/// What a dry run says. A task without a filter stops at the first message that cannot be moved.
+fn foretold(counted: &Value, is_filtered: bool) -> String {
+    let least = if counted["counted_all"] == false { "at least " } else { "" };
+    let line = format!("{least}{} messages would be moved", counted["matched"]);
+    match counted["cannot_move"].as_u64().unwrap_or_default() {
+        0 => line,
+        stay if is_filtered => format!("{line}; {stay} that fit have no queue to go to and would stay"),
+        stay => {
+            format!("{line}; {stay} have no queue to go to, and the task would stop at the first of them")
+        }
     }
 }
 

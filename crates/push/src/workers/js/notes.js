@@ -40,6 +40,26 @@ function observed(batch) {
   return batch;
 }
 
+// Calls the user's handler and says aloud what it throws, in a few words: the result of the invocation says only that it
+// threw. What comes back and what is thrown stay as they are.
+function told(batch, call) {
+  const first = batch.messages[0]?.id;
+  const thrown = (error) => {
+    try {
+      note({ batch: first, threw: String(error).slice(0, 200) });
+    } catch {
+      // What cannot be written as a text is not told.
+    }
+    throw error;
+  };
+  try {
+    const result = call(observed(batch));
+    return typeof result?.then === "function" ? result.then(undefined, thrown) : result;
+  } catch (error) {
+    return thrown(error);
+  }
+}
+
 // The user's default export with its queue handler wrapped, and whether there is one said aloud: an object of handlers, or
 // a class of an entry point. Of a class that has none among its methods nothing is said: each instance may have its own.
 export function watched(inner) {
@@ -47,13 +67,13 @@ export function watched(inner) {
     note({ handler: true });
     return class extends inner {
       queue(batch) {
-        return super.queue(observed(batch));
+        return told(batch, (observed) => super.queue(observed));
       }
     };
   }
   if (typeof inner === "object" && inner !== null && typeof inner.queue === "function") {
     note({ handler: true });
-    const queue = (batch, env, ctx) => inner.queue(observed(batch), env, ctx);
+    const queue = (batch, env, ctx) => told(batch, (observed) => inner.queue(observed, env, ctx));
     return Object.create(inner, { queue: { enumerable: true, value: queue } });
   }
   if (typeof inner !== "function") note({ handler: false });

@@ -85,8 +85,8 @@ impl Pairs {
     }
 
     fn event(&mut self, expected: &Event, got: Event) -> Event {
-        match (expected.kind, got.kind) {
-            (EventKind::Sent { id: expected, .. }, EventKind::Sent { id, visible_at }) => {
+        match (&expected.kind, &got.kind) {
+            (&EventKind::Sent { id: expected, .. }, &EventKind::Sent { id, visible_at }) => {
                 Event { kind: EventKind::Sent { id: self.id(expected, id), visible_at }, ..got }
             }
             _ => got,
@@ -152,7 +152,7 @@ pub(super) fn tokens_of(outcome: &Outcome) -> Vec<(usize, LeaseToken)> {
 
 /// A store need not note a purge message by message.
 fn without_instants(events: &[Event]) -> Vec<Event> {
-    events.iter().filter(|event| event.kind != EventKind::Purged).copied().collect()
+    events.iter().filter(|event| event.kind != EventKind::Purged).cloned().collect()
 }
 
 /// Pairs entries by their place; what has no partner stays as it is, and so will not be equal.

@@ -91,8 +91,8 @@ pub(crate) struct Happened {
     pub gone: Vec<(Item, Timestamp)>,
     /// FIFO: the groups as they were when everything at rest expired, to be given back in slices.
     pub groups_left: Option<Groups>,
-    /// Messages whose lease ended by itself, with its end.
-    pub lapsed: Vec<(Timestamp, Sequence)>,
+    /// Messages whose lease ended by itself, with its end and when they may be leased again.
+    pub lapsed: Vec<(Timestamp, Sequence, Timestamp)>,
     /// How many of those were leased as often as allowed and are not offered again.
     pub exhausted: usize,
     /// Messages that may have been tried too often.

@@ -225,9 +225,11 @@ impl Book {
                 let (until, visible_at) =
                     (lease.until, rules::retry::after_lapse(lease.until, lease.lapse_delay));
                 let attempts = entry.item.attempts;
-                happened.lapsed.push((until, sequence));
                 self.release(sequence, until, visible_at, at);
-                if rules::dead_letters::is_exhausted(attempts, self.queue.policy.dead_letters.as_deref()) {
+                let rule = self.queue.policy.dead_letters.as_deref();
+                let exhausted = rules::dead_letters::is_exhausted(attempts, rule);
+                happened.lapsed.push((until, sequence, if exhausted { until } else { visible_at }));
+                if exhausted {
                     happened.exhausted += 1;
                     self.held.departures.insert((rules::dead_letters::leaves_at(until), sequence));
                 }

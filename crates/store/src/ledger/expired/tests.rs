@@ -170,7 +170,7 @@ impl Scene {
     fn last_of(&mut self, at: Timestamp, sequence: u64) -> Option<(Timestamp, EventKind)> {
         let history = History { queue: self.queue, sequence: Sequence(sequence) };
         match self.step(at, &Command::History(history)) {
-            Outcome::History(events) => events.last().map(|event| (event.at, event.kind)),
+            Outcome::History(events) => events.last().map(|event| (event.at, event.kind.clone())),
             other => panic!("a history is expected: {other:?}"),
         }
     }

@@ -60,7 +60,7 @@ impl<S: Shelf> Ledger<S> {
     ) -> Result<Outcome, StoreError> {
         self.book(command.queue)?;
         for (sequence, why, detail) in &command.failures {
-            let kind = EventKind::Failed { why: *why, detail: *detail };
+            let kind = EventKind::Failed { why: *why, detail: detail.clone() };
             self.history.push(now, command.queue, *sequence, kind);
         }
         Ok(Outcome::Done)

@@ -1,7 +1,7 @@
 //! What a receipt can do: delete a message, give its lease another end, give it up, or undo it.
 
 use kew_core::command::{Ack, Extend, Extension, Promote, Release, ReleaseOwners, Withdraw};
-use kew_core::event::Tag;
+use kew_core::event::Words;
 use kew_core::outcome::Extended;
 use kew_core::rules::retry;
 use kew_core::rules::visibility::{self, Receipts};
@@ -241,7 +241,7 @@ impl<S: Shelf> Ledger<S> {
         for queue in queues {
             for (sequence, lease) in self.book(queue)?.owned() {
                 if lease.owner != Some(command.except) {
-                    let kind = EventKind::Failed { why: Failure::OwnerGone, detail: Tag::default() };
+                    let kind = EventKind::Failed { why: Failure::OwnerGone, detail: Words::default() };
                     self.history.push(now, queue, sequence, kind);
                     self.release_one(now, queue, sequence, lease.lapse_delay);
                 }
