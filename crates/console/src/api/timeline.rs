@@ -179,8 +179,6 @@ fn entry(
         EventKind::Lapsed { visible_at } => {
             Told { until: later(visible_at), reason: Some("expired"), ..told("lease_ended") }
         }
-        // Hidden for no time: so a consumer of SQS or Azure gives it back.
-        EventKind::Extended { until } if until <= event.at => told("released"),
         EventKind::Extended { until } => Told { until: instant(until), ..told("extended") },
         EventKind::Released { visible_at } => Told { until: later(visible_at), ..told("released") },
         EventKind::Failed { why, ref detail } => {

@@ -6,6 +6,7 @@
 
 use super::Model;
 use super::queue::{Held, Join, ModelQueue};
+use crate::rules::visibility::LeaseEnd;
 use crate::rules::{dead_letters, delay, retention, retry};
 use crate::{EventKind, QueueId, Sequence, State, Timestamp};
 
@@ -83,10 +84,11 @@ impl Model {
         let queue = &mut self.queues[index];
         let held = queue.held(item.sequence);
         let lapsed = matches!(held.state, State::Leased { .. });
-        let mut shown_at = item.at;
+        let (mut shown_at, mut told) = (item.at, LeaseEnd::Untold);
         held.state = State::Ready;
         if lapsed {
             let terms = held.terms.as_ref().expect("a leased message has terms");
+            told = terms.told;
             let visible_at = retry::after_lapse(item.at, terms.lapse_delay);
             held.rank = delay::rank(terms.returns, held.rank, visible_at);
             held.show_at(visible_at, item.at);
@@ -102,8 +104,14 @@ impl Model {
         }
         let group = queue.held(item.sequence).group.clone();
         queue.settle_group(group.as_ref(), Join::Back);
-        if lapsed {
-            self.note(item.at, index, item.sequence, EventKind::Lapsed { visible_at: shown_at });
+        match told {
+            LeaseEnd::RanOut => {
+                self.note(item.at, index, item.sequence, EventKind::Lapsed { visible_at: shown_at });
+            }
+            LeaseEnd::GivenBack => {
+                self.note(item.at, index, item.sequence, EventKind::Released { visible_at: shown_at });
+            }
+            LeaseEnd::Untold => {}
         }
     }
 

@@ -3,6 +3,7 @@
 use super::Model;
 use super::queue::{Attempt, Before, Join, Terms};
 use crate::command::{Lease, OverLimit, Withdraw};
+use crate::rules::visibility::LeaseEnd;
 use crate::rules::{attempts, batching, dead_letters, delivery, fairness, visibility};
 use crate::{EventKind, Outcome, RuleError, Sequence, State, Timestamp, outcome};
 
@@ -162,6 +163,7 @@ impl Model {
             lapse_delay: lease.terms.lapse_delay,
             returns: lease.terms.returns,
             owner: lease.owner,
+            told: LeaseEnd::RanOut,
         };
         held.before = Some(Before {
             first_leased_at: held.first_leased_at,

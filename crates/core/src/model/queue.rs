@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::rules::dedup::{self, Identity};
+use crate::rules::visibility::LeaseEnd;
 use crate::rules::{attempts, delay, fairness, fifo, retention};
 use crate::{
     Content, Counts, DeduplicationId, Expiry, GroupId, LeaseToken, Message, MessageId, NewMessage, Origin,
@@ -61,6 +62,8 @@ pub(super) struct Terms {
     pub lapse_delay: Duration,
     pub returns: Return,
     pub owner: Option<OwnerId>,
+    /// How its end will be told.
+    pub told: LeaseEnd,
 }
 
 /// What a lease overwrote.

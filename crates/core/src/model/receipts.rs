@@ -5,7 +5,7 @@ use super::queue::{Held, Join, Terms};
 use crate::command::{Ack, Extend, Extension, Promote, Release, ReleaseOwners};
 use crate::event::Words;
 use crate::outcome::Extended;
-use crate::rules::visibility::{self, Receipts};
+use crate::rules::visibility::{self, LeaseEnd, Receipts};
 use crate::rules::{delay, retry};
 use crate::{
     EventKind, Failure, LeaseToken, Outcome, ReceiptRule, Return, RuleError, Sequence, State, Timestamp,
@@ -51,15 +51,17 @@ impl Model {
             Terms { owner: None, ..terms.expect("a leased message has terms") }
         } else {
             let returns = if extend.renew { Return::Behind } else { Return::InPlace };
-            Terms { received_at: now, cap: None, lapse_delay: Duration::ZERO, returns, owner: None }
+            let told = LeaseEnd::RanOut;
+            Terms { received_at: now, cap: None, lapse_delay: Duration::ZERO, returns, owner: None, told }
         };
         let until = visibility::extend_until(terms.received_at, terms.cap, now, entry.length)?;
+        let told = visibility::lease_end(leased, until, now);
         let nonce = extend.renew.then(|| self.entropy.bits());
         let queue = &mut self.queues[index];
         let held = queue.held(sequence);
         held.state = State::Leased { until };
         held.lease_end = Some(until);
-        held.terms = Some(terms);
+        held.terms = Some(Terms { told, ..terms });
         held.nonce = nonce.unwrap_or(held.nonce);
         held.before = None;
         held.leaves_at = None;
@@ -69,7 +71,9 @@ impl Model {
         queue.forget_attempt_of(sequence);
         queue.settle_group(group.as_ref(), Join::Back);
         let token = queue.token(queue.stored(sequence));
-        self.note(now, index, sequence, EventKind::Extended { until });
+        if told == LeaseEnd::RanOut {
+            self.note(now, index, sequence, EventKind::Extended { until });
+        }
         if entry.content.is_some() {
             self.note(now, index, sequence, EventKind::Rewritten);
         }

@@ -30,6 +30,27 @@ pub fn extend_until(
     }
 }
 
+/// How the end of a lease is told and counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum LeaseEnd {
+    /// Its time is over.
+    #[default]
+    RanOut,
+    /// Its holder gave it back, by hiding the message for no time.
+    GivenBack,
+    /// A message that was free was hidden for no time: nobody had it, and nothing is told.
+    Untold,
+}
+
+/// How the end of a lease will be told that is set to `until` now; `was_leased` says whether one was running.
+pub fn lease_end(was_leased: bool, until: Timestamp, now: Timestamp) -> LeaseEnd {
+    match (until <= now, was_leased) {
+        (false, _) => LeaseEnd::RanOut,
+        (true, true) => LeaseEnd::GivenBack,
+        (true, false) => LeaseEnd::Untold,
+    }
+}
+
 /// What an extension does to a message that is free: a caller that acts out of turn hides nothing.
 pub fn when_free(rule: ReceiptRule, asked: WhenFree) -> WhenFree {
     match rule {
@@ -89,6 +110,14 @@ mod tests {
         // A minute's lease, fifteen seconds in, set to ten seconds: visible at twenty-five.
         let until = extend_until(Timestamp(0), Some(HOURS_12), Timestamp(15_000), Duration::from_secs(10));
         assert_eq!(until, Ok(Timestamp(25_000)));
+    }
+
+    #[test]
+    fn lease_that_is_set_to_end_now_is_given_back() {
+        assert_eq!(lease_end(true, Timestamp(6), Timestamp(5)), LeaseEnd::RanOut);
+        assert_eq!(lease_end(true, Timestamp(5), Timestamp(5)), LeaseEnd::GivenBack);
+        assert_eq!(lease_end(false, Timestamp(5), Timestamp(5)), LeaseEnd::Untold);
+        assert_eq!(lease_end(false, Timestamp(6), Timestamp(5)), LeaseEnd::RanOut);
     }
 
     #[test]

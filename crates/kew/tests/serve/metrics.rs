@@ -113,6 +113,39 @@ fn a_lease_that_expires_and_one_that_waits_are_counted() {
 }
 
 #[test]
+fn a_message_that_its_consumer_gives_back_is_counted_as_released_and_not_as_expired() {
+    let directory = data_directory();
+    let kew = Kew::start_with(directory.path(), &["--store", "memory", "--clock", "virtual"]);
+    kew.ask("CreateQueue", r#"{"QueueName":"orders"}"#);
+    kew.ask("SendMessage", r#"{"QueueUrl":"orders","MessageBody":"a"}"#);
+    let (_, leased) = kew.ask("ReceiveMessage", r#"{"QueueUrl":"orders"}"#);
+    let receipt = super::member(&leased, "ReceiptHandle");
+    let back = serde_json::json!({ "QueueUrl": "orders", "ReceiptHandle": receipt, "VisibilityTimeout": 0 });
+    assert_eq!(kew.ask("ChangeMessageVisibility", &back.to_string()).0, 200);
+    let azure = kew.ports["azure"].as_str().expect("azure is bound").to_owned();
+    let ask = |method: &str, path: &str| {
+        super::program::http(&azure, method, path, &[("x-ms-version", "2024-11-04")], "")
+    };
+    let (_, leased) = ask("GET", "/devstoreaccount1/orders/messages");
+    let between = |name: &str| {
+        let (from, to) = (format!("<{name}>"), format!("</{name}>"));
+        let (_, rest) = leased.split_once(&from).expect("the reply has this element");
+        rest.split_once(&to).expect("the element is closed").0.to_owned()
+    };
+    let receipt: String = between("PopReceipt").bytes().map(|byte| format!("%{byte:02X}")).collect();
+    let path = format!(
+        "/devstoreaccount1/orders/messages/{}?popreceipt={receipt}&visibilitytimeout=0",
+        between("MessageId")
+    );
+    assert_eq!(ask("PUT", &path).0, 204);
+    let json = [("Content-Type", "application/json")];
+    kew.admin("POST", "/api/v1/clock", &json, r#"{"advance_ms":31000}"#);
+    let text = scrape(&kew);
+    assert_eq!(value(&text, &of_orders("kew_messages_redelivered_total", "released")), 2.0);
+    assert_eq!(value(&text, &of_orders("kew_messages_redelivered_total", "lease_expired")), 0.0);
+}
+
+#[test]
 fn requests_of_azure_are_counted_by_operation_also_when_they_are_refused() {
     let directory = data_directory();
     let kew = Kew::start_with(directory.path(), &["--store", "memory"]);

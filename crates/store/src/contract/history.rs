@@ -3,11 +3,11 @@
 use kew_core::command::{Extend, Extension, History};
 use kew_core::event::Tag;
 use kew_core::{
-    Carries, Command, Content, EventKind, Expiry, NewMessage, Outcome, Policy, QueueId, Sequence,
+    Carries, Command, Content, EventKind, Expiry, NewMessage, Outcome, Policy, QueueId, Sequence, WhenFree,
 };
 
 use super::Factory;
-use super::stage::{Stage, dead_letters, seconds};
+use super::stage::{Stage, dead_letters, first_receipt, seconds};
 
 fn events(stage: &Stage<'_>, queue: QueueId, sequence: Sequence) -> Vec<(u64, EventKind)> {
     match stage.step(Command::History(History { queue, sequence })) {
@@ -50,6 +50,56 @@ pub fn life_of_a_message_is_told_in_order(factory: &dyn Factory) {
         (30, EventKind::Acked),
     ];
     assert_eq!(events(&stage, queue, sent.sequence), expected);
+}
+
+pub fn lease_that_is_given_back_is_told_as_released_once(factory: &dyn Factory) {
+    let mut stage = Stage::new(factory);
+    for queue in [stage.standard(), stage.fifo()] {
+        let message = match stage.queue(queue).policy.kind.is_fifo() {
+            true => stage.grouped("g", "a"),
+            false => stage.message("a"),
+        };
+        let sent = stage.send(queue, message);
+        let begun = stage.now();
+        let leased = stage.lease_one(queue);
+        stage.pass(seconds(5));
+        let content = Some(Content::default());
+        let giving = Extend {
+            renew: true,
+            entries: vec![Extension { token: leased.token, length: seconds(0), content }],
+            ..Stage::extending(leased.token, seconds(0))
+        };
+        assert!(stage.extend_as(giving).is_ok());
+        let back = stage.now();
+        let again = stage.lease_one(queue);
+        let expected = [
+            (0, EventKind::Sent { id: sent.id, visible_at: sent.visible_at }),
+            (0, EventKind::Leased { by: Tag::default(), until: begun.plus(seconds(30)), attempts: 1 }),
+            (5, EventKind::Rewritten),
+            (5, EventKind::Released { visible_at: back }),
+            (5, EventKind::Leased { by: Tag::default(), until: again.until, attempts: 2 }),
+        ];
+        assert_eq!(events(&stage, queue, sent.sequence), expected);
+    }
+}
+
+pub fn message_that_is_hidden_for_no_time_was_not_leased(factory: &dyn Factory) {
+    let mut stage = Stage::new(factory);
+    let queue = stage.standard();
+    let sent = stage.send_text(queue, &["a"]).remove(0);
+    let content = Some(Content::default());
+    let token = first_receipt(&sent);
+    let rewriting = Extend {
+        renew: true,
+        when_free: WhenFree::Hide,
+        entries: vec![Extension { token, length: seconds(0), content }],
+        ..Stage::extending(token, seconds(0))
+    };
+    assert!(stage.extend_as(rewriting).is_ok());
+    let expected =
+        [(0, EventKind::Sent { id: sent.id, visible_at: sent.visible_at }), (0, EventKind::Rewritten)];
+    assert_eq!(events(&stage, queue, sent.sequence), expected);
+    assert_eq!(stage.lease_one(queue).message.attempts, 1);
 }
 
 pub fn death_by_age_is_told(factory: &dyn Factory) {

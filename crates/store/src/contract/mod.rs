@@ -367,6 +367,7 @@ macro_rules! contract_tests {
         }
         $crate::contract_tests! { @topic $factory, tallies:
             each_queue_counts_what_happened_in_it,
+            a_lease_that_is_given_back_is_counted_as_released,
             a_message_that_comes_from_another_queue_was_sent_there,
             a_departure_is_told_once,
             counts_begin_with_the_store,
@@ -425,6 +426,8 @@ macro_rules! contract_tests {
         }
         $crate::contract_tests! { @topic $factory, history:
             life_of_a_message_is_told_in_order,
+            lease_that_is_given_back_is_told_as_released_once,
+            message_that_is_hidden_for_no_time_was_not_leased,
             death_by_age_is_told,
             move_to_the_dead_letters_is_told_on_both_sides,
             nothing_is_told_of_what_never_was,

@@ -1,6 +1,7 @@
 //! What happened is counted by queue, and in all queues together.
 
 use kew_core::command::{ContinueMove, StartMove};
+use kew_core::outcome::Extended;
 use kew_core::{
     Carries, Command, DeadLetterAction, DeadLetterRule, Departure, Expiry, NewMessage, Outcome, Policy,
     QueueId, Tally,
@@ -70,6 +71,30 @@ pub fn each_queue_counts_what_happened_in_it(factory: &dyn Factory) {
     let expected = Tally { sent: 4, leased: 3, acked: 1, released: 1, lapsed: 1, expired: 1, ..Tally::default() };
     assert_eq!(tally(&stage, plain), expected);
     assert_eq!(tally(&stage, row), Tally { sent: 1, deduplicated: 2, ..Tally::default() });
+    assert_adds_up(&stage);
+}
+
+pub fn a_lease_that_is_given_back_is_counted_as_released(factory: &dyn Factory) {
+    let mut stage = Stage::new(factory);
+    let (plain, (source, _)) = (stage.standard(), pair(&stage));
+    stage.send_text(plain, &["a", "b"]);
+    stage.send_text(source, &["c"]);
+    let leased = stage.lease(plain, 2);
+    // One that is given back when its time is over anyway ran out.
+    stage.pass(seconds(30));
+    let late = stage.extend(leased[0].token, seconds(0));
+    assert!(late.is_ok_and(|late| late == Extended::Free));
+    let again = stage.lease(plain, 2);
+    assert!(stage.extend(again[1].token, seconds(0)).is_ok());
+    stage.counts(plain);
+    let expected = Tally { sent: 2, leased: 4, lapsed: 2, released: 1, ..Tally::default() };
+    assert_eq!(tally(&stage, plain), expected);
+    // One that was leased as often as allowed is not offered again.
+    let last = stage.lease_one(source);
+    assert!(stage.extend(last.token, seconds(0)).is_ok());
+    stage.pass(seconds(1));
+    stage.counts(source);
+    assert_eq!(tally(&stage, source), Tally { sent: 1, leased: 1, dead_lettered: 1, ..Tally::default() });
     assert_adds_up(&stage);
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use hashbrown::HashSet;
+use kew_core::rules::visibility::LeaseEnd;
 use kew_core::{
     AccountId, ByName, DocumentKey, EventKind, MoveReason, Queue, QueueId, Sequence, TaskId, TaskState,
     Timestamp,
@@ -291,13 +292,11 @@ impl<S: Shelf> Ledger<S> {
 
     fn apply_extended(&mut self, at: Timestamp, extended: &Extended<'_>, place: Place) {
         let Some(book) = self.books.get_mut(&extended.queue) else { return };
-        book.extend(extended.sequence, at, extended.until, extended.nonce, extended.returns);
-        self.history.push(
-            at,
-            extended.queue,
-            extended.sequence,
-            EventKind::Extended { until: extended.until },
-        );
+        let Extended { sequence, until, .. } = *extended;
+        // The end of one that was given back is told in its place.
+        if book.extend(sequence, at, until, extended.nonce, extended.returns) == LeaseEnd::RanOut {
+            self.history.push(at, extended.queue, sequence, EventKind::Extended { until });
+        }
         if let Some(content) = &extended.content {
             let body_bytes = u32::try_from(content.content.body.len()).unwrap_or(u32::MAX);
             if let Some(old) = book.rewrite(extended.sequence, place, body_bytes) {
@@ -439,6 +438,7 @@ pub(super) fn lease_one(
         attempt: None,
         sealed,
         before: None,
+        told: LeaseEnd::RanOut,
     };
     let item = book.lease(sequence, nonce, at, lease)?;
     let kind = EventKind::Leased { by: terms.by, until: terms.until, attempts: item.attempts };

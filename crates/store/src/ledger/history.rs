@@ -5,7 +5,10 @@ use std::collections::VecDeque;
 use hashbrown::HashMap;
 use kew_core::command::{Trace, Traced};
 use kew_core::outcome::Trail;
+use kew_core::rules::visibility::LeaseEnd;
 use kew_core::{Departure, Departures, Event, EventKind, QueueId, Sequence, Tally, Timestamp, Waits};
+
+use super::book::Ended;
 
 /// Departures that are kept until somebody asks for them; more are only counted.
 const DEPARTURES_MAX: usize = 1_000;
@@ -136,10 +139,23 @@ impl Ring {
         }
     }
 
-    /// Messages are offered again because their leases ended.
-    pub(crate) fn count_lapsed(&mut self, queue: QueueId, messages: u64) {
-        if messages > 0 {
-            self.count_many(queue, |tally| tally.lapsed += messages);
+    /// Leases ended; most of the messages are offered again.
+    pub(crate) fn leases_ended(&mut self, queue: QueueId, ended: &[Ended]) {
+        let (mut lapsed, mut released) = (0, 0);
+        for Ended { at, sequence, visible_at, told, is_last } in ended.iter().copied() {
+            let (kind, count) = match told {
+                LeaseEnd::RanOut => (EventKind::Lapsed { visible_at }, &mut lapsed),
+                LeaseEnd::GivenBack => (EventKind::Released { visible_at }, &mut released),
+                LeaseEnd::Untold => continue,
+            };
+            *count += u64::from(!is_last);
+            self.keep(Event { at, queue, sequence, kind });
+        }
+        if lapsed + released > 0 {
+            self.count_many(queue, |tally| {
+                tally.lapsed += lapsed;
+                tally.released += released;
+            });
         }
     }
 
@@ -223,16 +239,6 @@ impl Ring {
     /// A message that expired, and was counted when it did, is seen off.
     pub(crate) fn seen_off(&mut self, at: Timestamp, queue: QueueId, sequence: Sequence) {
         self.keep(Event { at, queue, sequence, kind: EventKind::Expired });
-    }
-
-    pub(crate) fn lapsed(
-        &mut self,
-        at: Timestamp,
-        queue: QueueId,
-        sequence: Sequence,
-        visible_at: Timestamp,
-    ) {
-        self.push(at, queue, sequence, EventKind::Lapsed { visible_at });
     }
 
     /// Looks for events backwards, from the newest or from where a slice before ended.
@@ -328,7 +334,8 @@ mod tests {
         assert_eq!(ring.words_bytes, ring.events.len() * 152);
         assert_eq!(ring.events.back().map(|event| event.at), Some(Timestamp(200)));
         for at in 201..=400 {
-            ring.lapsed(Timestamp(at), QueueId(1), Sequence(1), Timestamp(at));
+            let kind = EventKind::Lapsed { visible_at: Timestamp(at) };
+            ring.push(Timestamp(at), QueueId(1), Sequence(1), kind);
         }
         assert_eq!((ring.events.len(), ring.words_bytes), (100, 0));
     }
@@ -337,7 +344,8 @@ mod tests {
     fn oldest_event_makes_room() {
         let mut ring = Ring::new(2);
         for at in 1..=3 {
-            ring.lapsed(Timestamp(at), QueueId(1), Sequence(1), Timestamp(at));
+            let kind = EventKind::Lapsed { visible_at: Timestamp(at) };
+            ring.push(Timestamp(at), QueueId(1), Sequence(1), kind);
         }
         let instants: Vec<u64> = ring.of(QueueId(1), Sequence(1)).iter().map(|event| event.at.0).collect();
         assert_eq!(instants, [2, 3]);

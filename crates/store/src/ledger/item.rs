@@ -3,6 +3,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use kew_core::rules::visibility::LeaseEnd;
 use kew_core::{Expiry, OwnerId, Return, Sequence, Text, Timestamp, rules};
 
 use super::groups::GroupSlot;
@@ -169,6 +170,9 @@ pub struct Lease {
     pub sealed: Option<Sealed>,
     /// What to restore if the lease is withdrawn; `None` once it was changed.
     pub before: Option<Before>,
+    /// How its end will be told. It is not stored: where it is not as usual, the lease ends at the instant at which
+    /// that was decided, and a store that is opened in between tells that it ran out.
+    pub told: LeaseEnd,
 }
 
 impl Lease {

@@ -476,11 +476,8 @@ impl<S: Shelf> Ledger<S> {
 
     /// Messages expired and leases ended by themselves: the shelf and the history follow.
     fn note_happened(&mut self, queue: QueueId, happened: &Happened) {
-        self.pace.left.lapses -= happened.lapsed.len().min(self.pace.left.lapses);
-        self.history.count_lapsed(queue, (happened.lapsed.len() - happened.exhausted) as u64);
-        for (end, sequence, visible_at) in &happened.lapsed {
-            self.history.lapsed(*end, queue, *sequence, *visible_at);
-        }
+        self.pace.left.lapses -= happened.ended.len().min(self.pace.left.lapses);
+        self.history.leases_ended(queue, &happened.ended);
         for (over_at, item) in &happened.expired {
             self.shelf.vacate(item.place());
             self.history.expired(*over_at, queue, item.sequence);

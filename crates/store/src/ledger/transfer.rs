@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use kew_core::rules::dedup;
+use kew_core::rules::visibility::LeaseEnd;
 use kew_core::{
     AccountId, ByName, Counts, DocumentKey, Expiry, GroupId, MessageId, MoveTask, Origin, OwnerId, Queue,
     QueueId, Return, Sequence, State, TaskId, Text, Timestamp,
@@ -399,6 +400,7 @@ fn lease_of(until: Timestamp, lease: CarriedLease) -> Lease {
         attempt: None,
         sealed: None,
         before,
+        told: LeaseEnd::RanOut,
     }
 }
 

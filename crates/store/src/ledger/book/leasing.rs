@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use kew_core::rules::visibility::LeaseEnd;
 use kew_core::{Return, Sequence, Text, Timestamp, rules};
 
 use super::{Attempt, Book, HIDDEN_AT_HAND, held_until};
@@ -244,6 +245,7 @@ impl Book {
     }
 
     /// A message is hidden until another instant than before: its lease is changed, or it is leased without an attempt.
+    /// Answers how the end of that will be told.
     pub(crate) fn extend(
         &mut self,
         sequence: Sequence,
@@ -251,20 +253,21 @@ impl Book {
         until: Timestamp,
         nonce: Option<u64>,
         returns: Return,
-    ) {
-        let Some(entry) = self.lift(sequence) else { return };
+    ) -> LeaseEnd {
+        let Some(entry) = self.lift(sequence) else { return LeaseEnd::Untold };
         if let Some(nonce) = nonce {
             entry.item.nonce = nonce;
         }
+        let told = rules::visibility::lease_end(matches!(entry.hold, Hold::Leased(_)), until, now);
         if let Hold::Leased(lease) = &mut entry.hold {
-            lease.until = until;
+            (lease.until, lease.told) = (until, told);
             lease.before = None;
             // It ends by itself from now on, so it has no owner.
             lease.owner = None;
             let attempt = lease.attempt.take();
             self.forget_attempt(attempt.as_ref());
             self.set_alarm(sequence);
-            return;
+            return told;
         }
         self.forget_departure(sequence);
         let lease = Lease {
@@ -277,8 +280,10 @@ impl Book {
             attempt: None,
             sealed: None,
             before: None,
+            told,
         };
         self.hold(sequence, Hold::Leased(lease), End::Back);
+        told
     }
 
     /// A message that is leased again may be acked to the last millisecond: what its last lease set in motion stops.

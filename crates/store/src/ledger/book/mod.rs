@@ -16,6 +16,7 @@ mod time;
 use std::sync::Arc;
 use std::time::Duration;
 
+use kew_core::rules::visibility::LeaseEnd;
 use kew_core::{Counts, GroupId, MoveReason, Queue, QueueKey, Sequence, Timestamp, Traffic, rules};
 
 use super::expired::Expired;
@@ -91,14 +92,29 @@ pub(crate) struct Happened {
     pub gone: Vec<(Item, Timestamp)>,
     /// FIFO: the groups as they were when everything at rest expired, to be given back in slices.
     pub groups_left: Option<Groups>,
-    /// Messages whose lease ended by itself, with its end and when they may be leased again.
-    pub lapsed: Vec<(Timestamp, Sequence, Timestamp)>,
-    /// How many of those were leased as often as allowed and are not offered again.
+    /// Leases whose end came.
+    pub ended: Vec<Ended>,
+    /// How many of those were the last of their messages.
     pub exhausted: usize,
     /// Messages that may have been tried too often.
     pub departing: Vec<Sequence>,
     /// Whether something may be leased now that could not before.
     pub freed: bool,
+}
+
+/// The end of a lease.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ended {
+    /// When.
+    pub at: Timestamp,
+    /// Of which message.
+    pub sequence: Sequence,
+    /// When that may be leased again.
+    pub visible_at: Timestamp,
+    /// How it is told.
+    pub told: LeaseEnd,
+    /// Whether the message was leased as often as allowed, and is not offered again.
+    pub is_last: bool,
 }
 
 /// One queue's messages.

@@ -8,7 +8,7 @@ use kew_core::time::millis;
 use kew_core::{Queue, Sequence, Timestamp, rules};
 
 use super::contents::Contents;
-use super::{BESIDE_MAX, Book, Happened, Moment, SHOWN_AMONG_OTHERS, held_until};
+use super::{BESIDE_MAX, Book, Ended, Happened, Moment, SHOWN_AMONG_OTHERS, held_until};
 use crate::ledger::fifo::{End, Shown};
 use crate::ledger::item::{Entry, Hold, Item};
 
@@ -222,13 +222,14 @@ impl Book {
             Hold::Delayed | Hold::Leased(_) if entry.visible_at() > at => self.set_alarm(sequence),
             Hold::Delayed => self.hold(sequence, Hold::Ready, End::Back),
             Hold::Leased(lease) => {
-                let (until, visible_at) =
-                    (lease.until, rules::retry::after_lapse(lease.until, lease.lapse_delay));
+                let (until, told) = (lease.until, lease.told);
+                let visible_at = rules::retry::after_lapse(until, lease.lapse_delay);
                 let attempts = entry.item.attempts;
                 self.release(sequence, until, visible_at, at);
                 let rule = self.queue.policy.dead_letters.as_deref();
                 let exhausted = rules::dead_letters::is_exhausted(attempts, rule);
-                happened.lapsed.push((until, sequence, if exhausted { until } else { visible_at }));
+                let visible_at = if exhausted { until } else { visible_at };
+                happened.ended.push(Ended { at: until, sequence, visible_at, told, is_last: exhausted });
                 if exhausted {
                     happened.exhausted += 1;
                     self.held.departures.insert((rules::dead_letters::leaves_at(until), sequence));

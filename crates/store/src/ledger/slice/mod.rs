@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use kew_core::rules::visibility::LeaseEnd;
 use kew_core::time::millis;
 use kew_core::{
     AccountId, ByName, DocumentKey, MoveTask, OwnerId, QueueId, Return, Sequence, TaskId, Text, Timestamp,
@@ -452,6 +453,7 @@ fn read_hold(from: &mut Reader<'_>) -> Option<Hold> {
         attempt,
         sealed,
         before,
+        told: LeaseEnd::RanOut,
     }))
 }
 

@@ -26,6 +26,7 @@ fn lease_until(until: u64, now: Timestamp) -> Lease {
         attempt: None,
         sealed: None,
         before: None,
+        told: LeaseEnd::RanOut,
     }
 }
 
