@@ -3,24 +3,26 @@
 //! A message is named by a receipt as a look gives it. An act that its state does not allow is refused by the laws:
 //! [`RuleError::LeaseEnded`] where it is not leased, [`RuleError::NotDelayed`] where it is not delayed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use kew_core::command::{
     Ack, Documents, Extend, Extension, FirstSend, Groups, Note, Promote, Release, Trace, Traced, UpdateQueue,
 };
-use kew_core::event::Words;
+use kew_core::event::{Tag, Words};
 use kew_core::outcome::{Extended, First, GroupPage, Trail};
 use kew_core::{
-    DeduplicationId, Event, Failure, GroupId, LeaseToken, MessageId, Policy, Queue, QueueId, ReceiptRule,
-    RuleError, Sequence, Timestamp, WhenFree, ask, own,
+    DeduplicationId, Event, EventKind, Failure, GroupId, LeaseToken, MessageId, Policy, Queue, QueueId,
+    ReceiptRule, RuleError, Sequence, Timestamp, WhenFree, ask, own,
 };
 
 use crate::{Engine, EngineError};
 
 /// Events that one step looks at: well below a millisecond.
 const EVENTS_AT_ONCE: u32 = 20_000;
+/// Looks through events of a queue for the holders of leases: what was leased longer ago than 200 000 events has none.
+const HOLDER_LOOKS: u32 = 10;
 /// Messages that one timeline leads through: a message may be moved to and fro.
 const PLACES_MAX: usize = 32;
 /// Events of one timeline, the newest ones.
@@ -178,6 +180,34 @@ impl Engine {
         }
         found.truncate(max);
         found.reverse();
+        Ok(found)
+    }
+
+    /// Who took the running leases of these messages of a queue, as far as the latest events of the history say; each
+    /// is given with the instant at which its lease was taken, if that is known.
+    pub async fn holders(
+        &self,
+        queue: QueueId,
+        mut leased: BTreeMap<Sequence, Option<Timestamp>>,
+    ) -> Result<BTreeMap<Sequence, Tag>, EngineError> {
+        let (mut found, mut before) = (BTreeMap::new(), None);
+        for _ in 0..HOLDER_LOOKS {
+            let Some(oldest) = leased.values().map(|since| since.unwrap_or_default()).min() else { break };
+            let Trail { events, next } = self.trace(Traced::Queue(queue), before).await?;
+            let is_behind = events.last().is_some_and(|event| event.at < oldest);
+            for event in events {
+                if let EventKind::Leased { by, .. } = event.kind
+                    && leased.remove(&event.sequence).is_some()
+                {
+                    found.insert(event.sequence, by);
+                }
+            }
+            if is_behind || next.is_none() {
+                break;
+            }
+            before = next;
+            tokio::task::yield_now().await;
+        }
         Ok(found)
     }
 

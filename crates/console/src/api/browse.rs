@@ -1,8 +1,10 @@
 //! Messages as an operator looks at them: in every state, of every kind of queue, without consuming any.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kew_core::command::Browse;
+use kew_core::event::Tag;
 use kew_core::outcome::{Page, Seen};
 use kew_core::{MoveReason, Sequence, State, Timestamp};
 use kew_http::{Reply, StatusCode};
@@ -30,18 +32,40 @@ pub(super) async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let console = cx.console.clone();
     let work = move || async move {
         let page = engine.browse(browse, |seen| filter.fits(&seen.message.content)).await?;
-        Ok(written(&console, &page))
+        let holders = engine.holders(queue.id, leased(&page.messages)).await?;
+        Ok(written(&console, &page, &holders))
     };
     cx.console.work.run(work).await
 }
 
 /// A page of messages; megabytes of them are not written on the admin thread.
-fn written(console: &Console, page: &Page) -> Reply {
+fn written(console: &Console, page: &Page, holders: &BTreeMap<Sequence, Tag>) -> Reply {
     let (home, notes) = (console.home(), &*console.settings.notes);
-    let shown = |seen: &Seen| Value::Object(row(seen, &home, notes));
+    let shown = |seen: &Seen| {
+        let mut row = row(seen, &home, notes);
+        if let Some(by) = holders.get(&seen.message.sequence) {
+            put_holder(&mut row, by);
+        }
+        Value::Object(row)
+    };
     let messages: Vec<Value> = page.messages.iter().map(shown).collect();
     let next = page.next.map(|next| next.0.to_string());
     answer(StatusCode::OK, &json!({ "messages": messages, "next": next }))
+}
+
+/// The messages that are leased, each with when its lease was taken.
+pub(super) fn leased(seen: &[Seen]) -> BTreeMap<Sequence, Option<Timestamp>> {
+    let is_leased = |seen: &&Seen| matches!(seen.message.state, State::Leased { .. });
+    seen.iter().filter(is_leased).map(|seen| (seen.message.sequence, seen.leased_at)).collect()
+}
+
+/// Says who holds the lease of a message.
+pub(super) fn put_holder(row: &mut Map<String, Value>, by: &Tag) {
+    if let Some(Value::Object(lease)) = row.get_mut("lease")
+        && !by.is_empty()
+    {
+        lease.insert("by".to_owned(), by.as_str().into());
+    }
 }
 
 pub(super) fn sequence(cursor: &str) -> Result<Sequence, ApiError> {

@@ -52,7 +52,7 @@ pub(crate) const MESSAGES_REPLY: &[Field] = &[
 ];
 
 const SEEN_LEASE: &[Field] = &[
-    field("by", TEXT, "Who holds it; null where that is not remembered, and in pages").nullable().required(),
+    field("by", TEXT, "Who holds it; null where that is not remembered: pages look at the latest 200 000 events of the history").nullable().required(),
     field("since_ms", COUNT, "When it was taken; null where that is not known").nullable().required(),
     field("until_ms", COUNT, "When it ends; null while a push consumer keeps it").nullable().required(),
 ];

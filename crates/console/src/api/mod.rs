@@ -11,6 +11,7 @@ mod filter;
 mod filtered;
 mod groups;
 mod json;
+mod leases;
 mod locate;
 mod message_fields;
 mod messages;
@@ -236,6 +237,7 @@ impl Context<'_> {
             Op::PauseQueue => acts::set_paused(self, true).await,
             Op::ResumeQueue => acts::set_paused(self, false).await,
             Op::ShowDelayed => delayed::show(self).await,
+            Op::ShowLeases => leases::show(self).await,
             Op::ShowProcessing => processing::show(self).await,
             Op::ListGroups => groups::list(self).await,
             Op::FindDeduplication => groups::deduplication(self).await,

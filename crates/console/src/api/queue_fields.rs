@@ -73,6 +73,18 @@ pub(super) const QUEUE_WHOLE: &[Field] = &[
     field("modified_at_ms", COUNT, "When it was last changed").required(),
 ];
 
+/// Who holds leases of a queue.
+pub(super) const HOLDER: &[Field] = &[
+    field("by", TEXT, "Who; null for leases of which that is not remembered").nullable().required(),
+    field("leases", COUNT, "Messages that it holds").required(),
+    field("since_ms", COUNT, "When it took the oldest of them; null where that is not known")
+        .nullable()
+        .required(),
+    field("until_ms", COUNT, "When the first of them ends; null while a push consumer keeps all of them")
+        .nullable()
+        .required(),
+];
+
 /// A message that was received.
 pub(super) const LEASED: &[Field] = &[
     field("id", TEXT, "The message's id").required(),

@@ -5,7 +5,7 @@ use super::message_fields::{
     ACT, ACTED, DEDUPLICATION_QUERY, DEDUPLICATION_REPLY, EXTEND, FILTER, GROUPS_QUERY, GROUPS_REPLY,
     MESSAGE_QUERY, MESSAGE_REPLY, MESSAGES_QUERY, MESSAGES_REPLY,
 };
-use super::queue_fields::{DELAYED, FAILED, LEASED, PROCESSING, QUEUE, QUEUE_WHOLE, REDRIVE, SAMPLE};
+use super::queue_fields::{DELAYED, FAILED, HOLDER, LEASED, PROCESSING, QUEUE, QUEUE_WHOLE, REDRIVE, SAMPLE};
 use super::server_fields::{
     ALARM, ATTEMPT, AUDIT, BACKUP, CIRCUIT, CLOCK, CLOCK_TOLD, CONFIG, FOLLOW, HANDED_OVER, NODE, SESSION,
     SHARD, STORE,
@@ -103,6 +103,13 @@ pub(crate) static ROUTES: &[Route] = &[
             field("slots", Kind::Objects(DELAYED), "By the minute to the end of the next hour, by the hour for two days or more, then by the day, in order").required(),
             field("messages", COUNT, "Messages counted").required(),
             field("next", TEXT, "Where to go on; null once all are counted").nullable().required(),
+        ])
+        .refusals(&[(404, "There is no such queue")]),
+    get("/queues/{q}/leases", Op::ShowLeases, "showLeases", "Counts the leases of a queue by who holds them; one request looks at about 100 000 messages at most")
+        .reply(&[
+            field("consumers", Kind::Objects(HOLDER), "Who holds leases, those with the most first; at most 100").required(),
+            field("leases", COUNT, "Leases counted, also of further consumers").required(),
+            field("counted_all", Kind::Flag, "Whether all messages were looked at; of a very long queue only its beginning is").required(),
         ])
         .refusals(&[(404, "There is no such queue")]),
     get("/queues/{q}/processing", Op::ShowProcessing, "showProcessing", "Shows how long consumers kept the messages that they deleted, of the latest 50 000 events of the queue that the history remembers, and which visibility timeout would suit that")

@@ -24,6 +24,7 @@ pub(crate) enum Op {
     PauseQueue,
     ResumeQueue,
     ShowDelayed,
+    ShowLeases,
     ShowProcessing,
     ListGroups,
     FindDeduplication,
@@ -82,6 +83,7 @@ impl Op {
             | Self::ShowRedrive
             | Self::CancelRedrive
             | Self::ShowDelayed
+            | Self::ShowLeases
             | Self::ShowProcessing
             | Self::ShowSamples
             | Self::ShowStore => true,

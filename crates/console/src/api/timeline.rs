@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use kew_core::event::Tag;
 use kew_core::outcome::Seen;
 use kew_core::{Event, EventKind, Failure, MessageId, QueueId, Sequence, Timestamp, why};
 use kew_engine::Engine;
@@ -10,7 +11,7 @@ use kew_http::{Reply, StatusCode};
 use serde_json::{Map, Value, json};
 
 use super::Context;
-use super::browse::{instant, row};
+use super::browse::{instant, put_holder, row};
 use super::locate::{Cursor, Located, locate, message_id};
 use super::names::Home;
 use crate::Console;
@@ -57,8 +58,8 @@ async fn written(
                 events.insert(0, Event { at, queue, sequence, kind: EventKind::Imported });
             }
             let mut shown = row(&seen, &home, &*console.settings.notes);
-            if let Some(Value::Object(lease)) = shown.get_mut("lease") {
-                lease.insert("by".to_owned(), holder(&events).into());
+            if let Some(by) = holder(&events) {
+                put_holder(&mut shown, by);
             }
             (shown, queue.id, events)
         }
@@ -94,12 +95,11 @@ async fn imported(engine: &Engine, seen: &Seen, events: &[Event]) -> Result<Opti
 }
 
 /// Who took the newest lease.
-fn holder(events: &[Event]) -> Option<&str> {
-    let newest = events.iter().rev().find_map(|event| match &event.kind {
-        EventKind::Leased { by, .. } => Some(by.as_str()),
+fn holder(events: &[Event]) -> Option<&Tag> {
+    events.iter().rev().find_map(|event| match &event.kind {
+        EventKind::Leased { by, .. } => Some(by),
         _ => None,
-    });
-    newest.filter(|by| !by.is_empty())
+    })
 }
 
 fn queue_name(engine: &Engine, home: &Home<'_>, queue: QueueId) -> Option<String> {
@@ -240,7 +240,6 @@ fn failed(why: Failure) -> Told {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kew_core::event::Tag;
 
     #[test]
     fn lease_that_was_ended_or_had_ended_does_not_go_on() {

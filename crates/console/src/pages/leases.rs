@@ -16,9 +16,14 @@ const HEATS: u64 = 4;
 pub(super) async fn show(visit: &Visit<'_>, queue: &str) -> PageReply {
     let shown = visit.read(&of_queue(queue, ""), &[]).await?;
     let found = visit.read(&of_queue(queue, "/processing"), &[]).await?;
+    let held = visit.read(&of_queue(queue, "/leases"), &[]).await?;
     let (messages, lapsed) = (read::whole(&found, "messages"), read::whole(&found, "lapsed"));
     let content = html! {
         (queue::top(visit, queue, &shown, Tab::Leases).await)
+        section aria-labelledby="held-title" {
+            h2 #held-title { "Who holds messages now" }
+            (holders(queue, &held, visit.console.now().0))
+        }
         section aria-labelledby="leases-title" {
             h2 #leases-title { "How long consumers keep messages" }
             @if messages == 0 && lapsed == 0 {
@@ -36,6 +41,56 @@ pub(super) async fn show(visit: &Visit<'_>, queue: &str) -> PageReply {
         }
     };
     Ok(visit.frame.page(StatusCode::OK, &Head::of(format!("Leases of {queue}")).at("/"), &content))
+}
+
+/// Leases by consumer.
+fn holders(queue: &str, held: &Value, now: u64) -> Markup {
+    let consumers = read::list(held, "consumers");
+    let all = read::whole(held, "leases");
+    let shown: u64 = consumers.iter().map(|one| read::whole(one, "leases")).sum();
+    if consumers.is_empty() {
+        return html! { p.empty { "No message of this queue is in flight." } };
+    }
+    html! {
+        div.wide tabindex="0" role="region" aria-label="Leases by consumer" {
+            table {
+                thead {
+                    tr {
+                        th scope="col" { "Consumer" }
+                        th.number scope="col" { "Messages" }
+                        th.number scope="col" { "Oldest since" }
+                        th.number scope="col" { "First ends" }
+                    }
+                }
+                tbody { @for one in consumers { (holder(one, now)) } }
+            }
+        }
+        @if shown < all { p.quiet { "Other consumers hold " (text::count(all - shown)) " more." } }
+        @if !read::is_set(held, "counted_all") { p.quiet { "Only the beginning of the queue was counted." } }
+        p { a href={ (queue_path(queue)) "?state=in_flight" } { "Messages in flight" } }
+    }
+}
+
+fn holder(one: &Value, now: u64) -> Markup {
+    let since = read::whole_given(one, "since_ms").map(|since| now.saturating_sub(since) / 1_000);
+    html! {
+        tr {
+            th scope="row" {
+                @match read::given(one, "by") {
+                    Some(by) => (text::isolated(by)),
+                    None => span.quiet { "not remembered" },
+                }
+            }
+            td.number { (text::count(read::whole(one, "leases"))) }
+            td.number { @if let Some(since) = since { (text::length(since)) } @else { "–" } }
+            td.number {
+                @match read::whole_given(one, "until_ms") {
+                    Some(until) => span data-until=(until) data-now=(now) { (text::distance(until, now)) },
+                    None => "no end",
+                }
+            }
+        }
+    }
 }
 
 fn figures(found: &Value, messages: u64) -> Markup {

@@ -136,7 +136,12 @@ fn line(queue: &str, row: &Value, (has_groups, now): (bool, u64)) -> Markup {
     html! {
         tr {
             th scope="row" { a.id href=(message_path(queue, id)) { (id) } }
-            td { (state(row, now)) }
+            td {
+                (state(row, now))
+                @if let Some(by) = row.get("lease").and_then(|lease| read::given(lease, "by")) {
+                    " " span.quiet { "by " (text::isolated(by)) }
+                }
+            }
             td.number { (text::count(read::whole(row, "attempts"))) }
             td.number { (text::length(age)) }
             @if has_groups { td { (text::isolated(read::text(row, "group"))) } }

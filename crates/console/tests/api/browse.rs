@@ -48,7 +48,10 @@ async fn messages_are_shown_in_every_state_and_found_by_what_is_asked() {
     let states: Vec<&Value> = messages.iter().map(|message| &message["state"]).collect();
     assert_eq!(states, ["in_flight", "delayed", "visible"]);
     let now = rig.engine.now().0;
-    assert_eq!(messages[0]["lease"], json!({ "by": null, "since_ms": now, "until_ms": now + 60_000 }));
+    assert_eq!(
+        messages[0]["lease"],
+        json!({ "by": "admin open", "since_ms": now, "until_ms": now + 60_000 })
+    );
     assert_eq!((&messages[0]["attempts"], &messages[0]["readable"]), (&1.into(), &true.into()));
     assert_eq!(messages[1]["visible_at_ms"], now + 30_000);
     assert_eq!((&messages[2]["lease"], &messages[2]["group"]), (&Value::Null, &"g".into()));

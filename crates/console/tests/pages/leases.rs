@@ -54,6 +54,19 @@ async fn a_visibility_timeout_is_suggested_from_how_long_messages_were_kept() {
 }
 
 #[tokio::test]
+async fn who_holds_messages_stands_in_the_list_and_by_consumer() {
+    let browser = Browser::open().await;
+    browser.queue(r#"{"name":"orders"}"#).await;
+    assert!(browser.get("/queues/orders/leases").await.has("No message of this queue is in flight."));
+    browser.message("orders", r#"{"body":"x"}"#).await;
+    browser.rig.done("POST", "/queues/orders/receive", r#"{"visibility_seconds":60}"#).await;
+    let leases = browser.get("/queues/orders/leases").await;
+    assert!(leases.has("admin open") && leases.has("in 1 min"), "{}", leases.text);
+    let list = browser.get("/queues/orders?state=in_flight").await;
+    assert!(list.has("by <bdi>admin open</bdi>"), "{}", list.text);
+}
+
+#[tokio::test]
 async fn who_may_not_act_sees_the_suggestion_without_a_button() {
     let browser = Browser::signed_in("anna").await;
     browser.queue(r#"{"name":"orders"}"#).await;
