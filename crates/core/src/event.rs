@@ -156,6 +156,25 @@ impl Event {
         }
     }
 
+    /// The place that names a whole queue, where everything in it went because it was deleted.
+    pub const WHOLE_QUEUE: Sequence = Sequence(u64::MAX);
+
+    /// Whether a message at this place went by this event with everything else in its queue, if it was still there.
+    pub fn purges(&self, queue: QueueId, sequence: Sequence) -> bool {
+        self.kind == EventKind::Purged && self.queue == queue && sequence <= self.sequence
+    }
+
+    /// Whether by this event the queue was deleted, and not only what it held.
+    pub fn deletes_queue(&self) -> bool {
+        self.kind == EventKind::Purged && self.sequence == Self::WHOLE_QUEUE
+    }
+
+    /// Whether the message left its queue by this event.
+    pub fn is_end(&self) -> bool {
+        use EventKind::{Acked, DeadLettered, Dropped, Expired, Purged, Redriven};
+        matches!(self.kind, Acked | Expired | Purged | Dropped | DeadLettered { .. } | Redriven { .. })
+    }
+
     /// Where the message came from by this event, if it entered its queue from another.
     pub fn came_from(&self) -> Option<(QueueId, Sequence)> {
         match self.kind {
@@ -214,7 +233,8 @@ pub enum EventKind {
     Acked,
     /// Its time was over.
     Expired,
-    /// It went with everything else in its queue.
+    /// Everything in the queue up to this place went: one event for all of it. [`Event::WHOLE_QUEUE`] is the queue's
+    /// own end.
     Purged,
     /// It was leased too often and went to another queue.
     DeadLettered {

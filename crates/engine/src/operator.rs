@@ -142,7 +142,7 @@ impl Engine {
             places.extend(events.iter().flat_map(links));
             // Whatever is found by a further look is another message's where a trail is this long.
             if places.len() == before || before >= PLACES_MAX {
-                return Ok(events);
+                return Ok(without_purges_of_others(events));
             }
         }
     }
@@ -214,6 +214,26 @@ impl Engine {
     async fn trace(&self, what: Traced, before: Option<u64>) -> Result<Trail, EngineError> {
         self.answer::<ask::Trace>(Trace { what, before, look_max: EVENTS_AT_ONCE }).await
     }
+}
+
+/// A purge is told of each message of its queue. It ended those that were there, and none that had left before or came
+/// later.
+fn without_purges_of_others(mut events: Vec<Event>) -> Vec<Event> {
+    let mut there = BTreeSet::new();
+    events.retain(|event| {
+        let held = there.len();
+        match event.kind {
+            EventKind::Purged => there.retain(|(queue, sequence)| !event.purges(*queue, *sequence)),
+            _ if event.is_end() => {
+                there.remove(&(event.queue, event.sequence));
+            }
+            _ => {
+                there.insert((event.queue, event.sequence));
+            }
+        }
+        event.kind != EventKind::Purged || there.len() < held
+    });
+    events
 }
 
 /// The other messages that an event leads to.

@@ -171,7 +171,7 @@ const EVENT: &[Field] = &[
         COUNT,
         "The end of the lease or the delay that began; of a lease that ended by itself, when the message comes back",
     ),
-    field("reason", TEXT, "Why, in a word"),
+    field("reason", TEXT, "Why, in a word; of `purged` it is `queue_deleted` where the queue itself went"),
     field("detail", TEXT, "What else is known, such as the other queue of a move"),
 ];
 

@@ -189,7 +189,9 @@ fn entry(
         EventKind::Acked => told("acked"),
         EventKind::Imported => told("imported"),
         EventKind::Expired => told("expired"),
-        EventKind::Purged => told("purged"),
+        EventKind::Purged => {
+            Told { reason: event.deletes_queue().then_some("queue_deleted"), ..told("purged") }
+        }
         EventKind::Dropped => Told { reason: Some("attempts_exhausted"), ..told("dropped") },
         EventKind::DeadLettered { .. } => {
             Told { reason: Some("attempts_exhausted"), detail: Some(to()), ..told("dead_lettered") }

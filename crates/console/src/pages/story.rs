@@ -75,6 +75,7 @@ fn words<'e>(event: &'e str, reason: &str) -> &'e str {
 fn because(reason: &str) -> &str {
     match reason {
         "expired" => "its time was over",
+        "queue_deleted" => "the queue was deleted",
         "attempts_exhausted" => "it was leased as often as the queue allows",
         "threw" => "the consumer threw",
         "timed_out" => "the consumer did not answer in time",

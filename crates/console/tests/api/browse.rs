@@ -1,5 +1,7 @@
 //! Messages looked at in every state, found by what is in them, and acted on one by one; a look changes nothing.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use super::rig::{self, Rig};
@@ -156,7 +158,7 @@ async fn a_message_is_shown_with_what_happened_to_it_and_why_it_came_again() {
     rig.done("POST", "/queues/orders/settle", &delete.to_string()).await;
     let id_kept = send(&rig, json!({ "body": "again" })).await;
     rig.done("POST", "/queues/orders/receive", r#"{"visibility_seconds":30}"#).await;
-    kew_testing::advance(&rig.engine, std::time::Duration::from_secs(31)).await;
+    kew_testing::advance(&rig.engine, Duration::from_secs(31)).await;
     rig.done("POST", "/queues/orders/receive", r#"{"visibility_seconds":30}"#).await;
     let shown = rig.get(&format!("/messages/{}", id_kept.replace('-', ""))).await.body;
     assert_eq!(words(&shown), ["sent", "leased", "lease_ended", "leased"]);
@@ -181,6 +183,53 @@ async fn a_message_is_shown_with_what_happened_to_it_and_why_it_came_again() {
 }
 
 #[tokio::test]
+async fn leases_are_counted_by_consumer_and_each_is_named_in_pages() {
+    let rig = with_messages().await;
+    let terms = kew_core::LeaseTerms { length: Some(Duration::from_secs(20)), ..Default::default() };
+    let by = kew_core::event::Tag::new("billing-7");
+    let queue = rig.engine.all_queues()[0].id;
+    let lease =
+        kew_core::command::Lease { by, terms, ..kew_core::command::Lease::of(queue, 1, rig.engine.now()) };
+    assert_eq!(rig.engine.lease(lease).await.map(|leased| leased.len()), Ok(1));
+    let page = rig.get("/queues/orders/messages?state=in_flight").await.body;
+    let by = page["messages"].as_array().into_iter().flatten().map(|message| &message["lease"]["by"]);
+    assert_eq!(by.collect::<Vec<_>>(), ["admin open", "billing-7"]);
+    let now = rig.engine.now().0;
+    let consumer = |by: &str, seconds: u64| json!({ "by": by, "leases": 1, "since_ms": now, "until_ms": now + seconds * 1_000 });
+    let expected = json!({
+        "consumers": [consumer("admin open", 60), consumer("billing-7", 20)],
+        "leases": 2, "counted_all": true,
+    });
+    assert_eq!(rig.get("/queues/orders/leases").await.body, expected);
+    assert_eq!(rig.get("/queues/nowhere/leases").await.code(), "queue_not_found");
+}
+
+#[tokio::test]
+async fn a_message_that_went_with_its_queue_says_so() {
+    let rig = with_messages().await;
+    let gone = send(&rig, json!({ "body": "received before" })).await;
+    rig.done("POST", &format!("/queues/orders/messages/{gone}/delete"), "{}").await;
+    let purged = send(&rig, json!({ "body": "purged" })).await;
+    rig.done("POST", "/queues/orders/purge", r#"{"confirm":"orders"}"#).await;
+    let deleted = send(&rig, json!({ "body": "deleted" })).await;
+    let shown = rig.get(&format!("/queues/orders/messages/{purged}")).await.body;
+    assert_eq!((&shown["state"], words(&shown)), (&"gone".into(), vec!["sent", "purged"]));
+    assert_eq!(shown["timeline"][1]["reason"], Value::Null);
+    assert_eq!(words(&rig.get(&format!("/messages/{gone}")).await.body), ["sent", "acked"]);
+    assert_eq!(words(&rig.get(&format!("/messages/{deleted}")).await.body), ["sent"]);
+    rig.done("DELETE", "/queues/orders", "").await;
+    let shown = rig.get(&format!("/messages/{deleted}")).await.body;
+    assert_eq!((&shown["state"], &shown["queue"]), (&"gone".into(), &Value::Null));
+    assert_eq!(
+        (words(&shown), &shown["timeline"][1]["reason"]),
+        (vec!["sent", "purged"], &"queue_deleted".into())
+    );
+    let shown = rig.get(&format!("/messages/{purged}")).await.body;
+    assert_eq!((words(&shown), &shown["timeline"][1]["reason"]), (vec!["sent", "purged"], &Value::Null));
+    assert_eq!(words(&rig.get(&format!("/messages/{gone}")).await.body), ["sent", "acked"]);
+}
+
+#[tokio::test]
 async fn a_dead_letter_is_followed_through_its_queues() {
     let rig = rig::open().await;
     rig.done("POST", "/queues", r#"{"name":"dead"}"#).await;
@@ -188,7 +237,7 @@ async fn a_dead_letter_is_followed_through_its_queues() {
     rig.done("POST", "/queues", settings).await;
     let id = send(&rig, json!({ "body": "bad" })).await;
     rig.done("POST", "/queues/orders/receive", r#"{"visibility_seconds":1}"#).await;
-    kew_testing::advance(&rig.engine, std::time::Duration::from_secs(2)).await;
+    kew_testing::advance(&rig.engine, Duration::from_secs(2)).await;
     rig.done("POST", "/queues/orders/receive", "").await;
     let shown = rig.get(&format!("/messages/{id}")).await.body;
     assert_eq!((&shown["queue"], &shown["reason"]), (&"dead".into(), &"attempts_exhausted".into()));

@@ -403,6 +403,7 @@ macro_rules! contract_tests {
             groups_are_shown_with_what_waits_and_what_locks_them,
             deduplication_id_is_looked_up_while_its_window_is_open,
             trail_of_a_message_leads_through_its_moves,
+            what_went_with_its_queue_is_told_once_for_all,
         }
         $crate::contract_tests! { @topic $factory, batches:
             reply_holds_no_more_bytes_than_asked_for,

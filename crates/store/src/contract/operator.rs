@@ -1,10 +1,10 @@
 //! What an operator does to single messages and to a queue, and asks of it beside its messages.
 
-use kew_core::command::{FirstSend, Groups, Promote, Trace, Traced};
+use kew_core::command::{DeleteQueue, FirstSend, Groups, Promote, Purge, Trace, Traced};
 use kew_core::outcome::{First, GroupLock, SeenGroup, Trail};
 use kew_core::rules::dedup::WINDOW;
 use kew_core::{
-    Carries, Command, DeduplicationId, DeduplicationScope, EventKind, LeaseToken, NewMessage, Outcome, Policy,
+    Carries, Command, DeduplicationId, DeduplicationScope, Event, EventKind, LeaseToken, NewMessage, Outcome, Policy,
     QueueId, QueueKind, ReceiptRule, RuleError, Sequence, Text,
 };
 
@@ -214,4 +214,30 @@ pub fn trail_of_a_message_leads_through_its_moves(factory: &dyn Factory) {
     assert!(of(source).iter().all(|event| event.queue == source), "only what happened in the queue");
     let sends = of(source).iter().filter(|event| matches!(event.kind, EventKind::Sent { .. })).count();
     assert_eq!((sends, of(QueueId(99)).len()), (3, 0));
+}
+
+pub fn what_went_with_its_queue_is_told_once_for_all(factory: &dyn Factory) {
+    let mut stage = Stage::new(factory);
+    let (purged, deleted, empty) = (stage.standard(), stage.fifo(), stage.named("empty", Policy::standard()));
+    stage.send_text(purged, &["a", "b"]);
+    let lone = stage.grouped("g", "c");
+    stage.send(deleted, lone);
+    stage.at_second(5);
+    let at = stage.now();
+    for queue in [purged, empty] {
+        stage.step(Command::Purge(Purge { queue }));
+    }
+    stage.send_text(purged, &["later"]);
+    stage.step(Command::DeleteQueue(DeleteQueue { queue: deleted, if_version: None }));
+    let ends = |queue, sequence| {
+        let events = trace(&stage, Traced::Places(vec![(queue, Sequence(sequence))]), 2).events;
+        events.into_iter().filter(|event| event.purges(queue, Sequence(sequence))).collect::<Vec<_>>()
+    };
+    let end = |queue, sequence| vec![Event { at, queue, sequence, kind: EventKind::Purged }];
+    for sequence in [1, 2] {
+        assert_eq!(ends(purged, sequence), end(purged, Sequence(2)));
+    }
+    assert_eq!(ends(purged, 3), [], "it was sent afterwards");
+    assert_eq!(ends(deleted, 1), end(deleted, Event::WHOLE_QUEUE));
+    assert_eq!(trace(&stage, Traced::Queue(empty), 2).events, [], "nothing was in it");
 }

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use hashbrown::HashSet;
 use kew_core::rules::visibility::LeaseEnd;
 use kew_core::{
-    AccountId, ByName, DocumentKey, EventKind, MoveReason, Queue, QueueId, Sequence, TaskId, TaskState,
-    Timestamp,
+    AccountId, ByName, DocumentKey, Event, EventKind, MoveReason, Queue, QueueId, Sequence, TaskId,
+    TaskState, Timestamp,
 };
 
 use super::book::Book;
@@ -72,7 +72,7 @@ impl<S: Shelf> Ledger<S> {
         }
         match change {
             Change::QueueSet(queue) => self.apply_queue_set(at, queue.clone()),
-            Change::QueueDeleted(queue) => self.apply_queue_deleted(*queue),
+            Change::QueueDeleted(queue) => self.apply_queue_deleted(at, *queue),
             Change::Sent(sent) => self.apply_sent(at, sent, place),
             Change::Leased(leased) => self.apply_leased(at, leased),
             Change::Repeated { queue, until, sequences } => {
@@ -96,7 +96,7 @@ impl<S: Shelf> Ledger<S> {
                 let kind = EventKind::Redriven { to: *to, sequence: *as_sequence };
                 self.apply_removed(at, *queue, *sequence, kind);
             }
-            Change::Purged(queue) => self.apply_purged(*queue),
+            Change::Purged(queue) => self.apply_purged(at, *queue),
             Change::TaskSet(task) => self.apply_task(task.clone()),
             Change::DocumentSet { account, key, bytes } => {
                 self.apply_document_set(*account, key, bytes.as_ref());
@@ -141,8 +141,8 @@ impl<S: Shelf> Ledger<S> {
         }
     }
 
-    fn apply_queue_deleted(&mut self, queue: QueueId) {
-        self.empty(queue);
+    fn apply_queue_deleted(&mut self, at: Timestamp, queue: QueueId) {
+        self.empty(at, queue, Event::WHOLE_QUEUE);
         if let Some(book) = self.books.remove(&queue) {
             forget_name(&mut self.names, &book.queue);
             self.due.remove((book.registered, queue));
@@ -153,14 +153,19 @@ impl<S: Shelf> Ledger<S> {
         self.free(queue);
     }
 
-    fn apply_purged(&mut self, queue: QueueId) {
-        self.empty(queue);
+    fn apply_purged(&mut self, at: Timestamp, queue: QueueId) {
+        let through = self.books.get(&queue).map_or(0, |book| book.given());
+        self.empty(at, queue, Sequence(through));
         self.changed(queue);
     }
 
-    fn empty(&mut self, queue: QueueId) {
+    /// Everything leaves a queue, which is told once for all of it.
+    fn empty(&mut self, at: Timestamp, queue: QueueId, through: Sequence) {
         let Some(book) = self.books.get_mut(&queue) else { return };
         let cleared = book.clear();
+        if cleared.remains.is_some() && !self.outboxes.contains(&queue) {
+            self.history.push(at, queue, through, EventKind::Purged);
+        }
         if let Some(order) = cleared.over {
             self.see_off_split(queue, order);
         }

@@ -255,7 +255,9 @@ impl Ring {
                     place.is_some_and(|(queue, sequence)| is_one(queue, sequence))
                 };
                 // A move from one shard to another is told by an event in each: both name the place between them.
+                let is_purge = event.kind == EventKind::Purged;
                 is_one(event.queue, event.sequence)
+                    || is_purge && places.iter().any(|(queue, sequence)| event.purges(*queue, *sequence))
                     || is_one_of(event.moved_to())
                     || is_one_of(event.came_from())
             }
