@@ -130,6 +130,9 @@ pub enum Failure {
     TimedOut,
     /// What it answered is no answer.
     BadReply,
+    /// It failed as often as its consumer allows, which put it into another queue and deleted it here: so dead letters
+    /// of trigger hosts go.
+    PutAside,
 }
 
 /// One thing that happened to one message.

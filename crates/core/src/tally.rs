@@ -1,6 +1,6 @@
 //! What has happened in all queues together, or in one, counted.
 
-use crate::{EventKind, QueueId, Sequence, Timestamp};
+use crate::{EventKind, Failure, QueueId, Sequence, Timestamp};
 
 /// Counts since a store was opened; each only rises. In those of one queue, leases and acks begin anew after the
 /// greatest value of 32 bits.
@@ -105,7 +105,9 @@ impl Tally {
             EventKind::Released { .. } => self.released += 1,
             EventKind::Acked => self.acked += 1,
             EventKind::Expired => self.expired += 1,
-            EventKind::DeadLettered { .. } => self.dead_lettered += 1,
+            EventKind::DeadLettered { .. } | EventKind::Failed { why: Failure::PutAside, .. } => {
+                self.dead_lettered += 1;
+            }
             EventKind::Dropped => self.dropped += 1,
             // A send may be a move, a lapse may be a message's last: the step that decides that counts them.
             EventKind::Sent { .. }

@@ -123,6 +123,7 @@ fn failed(why: Failure, detail: &Words, delay: Option<Duration>) -> String {
             let what = with("The target could not be reached", detail);
             return format!("{what}; the delivery does not count as an attempt.");
         }
+        Failure::PutAside => format!("It failed too often, and its consumer put it into {}", detail.as_str()),
         Failure::OwnerGone => {
             "The server that held its lease ended, or another node took its place".to_owned()
         }

@@ -44,7 +44,7 @@ pub use headers::{AsValue, FieldValue, Headers};
 pub use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 pub use refusal::Refusal;
 pub use reply::Reply;
-pub use request::{CONSUMER_HEADER, FAILED_HEADER, Request, RequestId};
+pub use request::{CONSUMER_HEADER, FAILED_HEADER, PUT_ASIDE_HEADER, Request, RequestId};
 pub use standing::Standing;
 pub use subject::{Subject, short};
 pub use tls::{Tls, TlsError, TlsFiles, TlsNotice};

@@ -18,6 +18,8 @@ use crate::headers::{AsValue, FieldValue, Headers};
 pub const CONSUMER_HEADER: &str = "x-kew-consumer";
 /// Why a client gives a message back: its handler failed, and how.
 pub const FAILED_HEADER: &str = "x-kew-failed";
+/// The queue that a client put a message into that failed too often, before it deletes it here.
+pub const PUT_ASIDE_HEADER: &str = "x-kew-put-aside";
 
 /// One request, its body read to the end.
 #[derive(Debug)]

@@ -18,6 +18,8 @@ pub struct Call {
     pub(super) wait: Option<Duration>,
     /// Why the message is given back, for a server that keeps it.
     pub(super) failed: Option<String>,
+    /// The queue that the message was put into before it is deleted, for a server that keeps that.
+    pub(super) put_aside: Option<String>,
 }
 
 /// Characters of the reason for a failure: the history keeps the first sixteen bytes.
@@ -26,7 +28,15 @@ const FAILED_CHARS_MAX: usize = 16;
 impl Call {
     fn new(method: Method, path: &[&str]) -> Self {
         let path = path.iter().map(|part| (*part).to_owned()).collect();
-        Self { method, path, query: Vec::new(), body: Bytes::new(), wait: None, failed: None }
+        Self {
+            method,
+            path,
+            query: Vec::new(),
+            body: Bytes::new(),
+            wait: None,
+            failed: None,
+            put_aside: None,
+        }
     }
 
     fn with(mut self, name: &'static str, value: impl ToString) -> Self {
@@ -63,6 +73,11 @@ impl Call {
     /// The same, held by a server that knows how until there are messages or the time is over. Others answer at once.
     pub fn waiting(self, wait: Duration) -> Self {
         Self { wait: Some(wait), ..self }
+    }
+
+    /// The same of a message that failed too often and was put into this queue.
+    pub fn put_aside(self, queue: &str) -> Self {
+        Self { put_aside: Some(queue.to_owned()), ..self }
     }
 
     /// Delete Message.

@@ -6,7 +6,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use kew_core::Timestamp;
 use kew_http::client::Outgoing;
-use kew_http::{CONSUMER_HEADER, FAILED_HEADER, HeaderMap, HeaderName, HeaderValue, Uri, date, percent};
+use kew_http::{
+    CONSUMER_HEADER, FAILED_HEADER, HeaderMap, HeaderName, HeaderValue, PUT_ASIDE_HEADER, Uri, date, percent,
+};
 
 use super::Call;
 use crate::limits::WAIT_HEADER;
@@ -94,6 +96,9 @@ impl Endpoint {
         insert(&mut headers, CONSUMER_HEADER, "functions host")?;
         if let Some(why) = &call.failed {
             insert(&mut headers, FAILED_HEADER, why)?;
+        }
+        if let Some(queue) = &call.put_aside {
+            insert(&mut headers, PUT_ASIDE_HEADER, queue)?;
         }
         if let Some(wait) = call.wait {
             insert(&mut headers, WAIT_HEADER, &wait.as_secs().to_string())?;

@@ -6,7 +6,7 @@ use kew_core::event::Words;
 use kew_core::outcome::Extended;
 use kew_core::{Failure, LeaseToken, Queue, ReceiptRule, RuleError, WhenFree};
 use kew_engine::EngineError;
-use kew_http::{FAILED_HEADER, HeaderName, HeaderValue, Reply, StatusCode};
+use kew_http::{FAILED_HEADER, HeaderName, HeaderValue, PUT_ASIDE_HEADER, Reply, StatusCode};
 
 use super::messages::{content, next_visible, read_text};
 use crate::error::{Code, WireError};
@@ -21,6 +21,11 @@ pub(crate) async fn delete(cx: &Context<'_>) -> Result<Reply, WireError> {
     let token = read_receipt(cx)?;
     let queue = cx.queue()?;
     check_id(cx, &queue, token).await?;
+    if let Some(to) = cx.request.header(PUT_ASIDE_HEADER) {
+        // Before it is gone: what cannot be remembered is asked for again.
+        let failure = (token.sequence, Failure::PutAside, Words::new(to));
+        cx.engine.note_failures(queue.id, vec![failure]).await?;
+    }
     let ack = Ack { queue: queue.id, receipt: ReceiptRule::Current, tokens: vec![token] };
     let acked = cx.engine.ack(ack).await?;
     acked.into_iter().next().ok_or(Code::InternalError)??;

@@ -181,6 +181,9 @@ fn entry(
         }
         EventKind::Extended { until } => Told { until: instant(until), ..told("extended") },
         EventKind::Released { visible_at } => Told { until: later(visible_at), ..told("released") },
+        EventKind::Failed { why: Failure::PutAside, ref detail } => {
+            Told { detail: Some(format!("to {}", detail.as_str())), ..failed(Failure::PutAside) }
+        }
         EventKind::Failed { why, ref detail } => {
             Told { detail: Some(detail.as_str().to_owned()), ..failed(why) }
         }
@@ -235,6 +238,7 @@ fn failed(why: Failure) -> Told {
         Failure::Unreachable => Told { reason: Some("unreachable"), ..told("failed") },
         Failure::OwnerGone => told("taken_over"),
         Failure::TimedOut => Told { reason: Some("timed_out"), ..told("failed") },
+        Failure::PutAside => Told { reason: Some("put_aside"), ..told("dead_lettered") },
         Failure::BadReply => Told { reason: Some("bad_reply"), ..told("failed") },
     }
 }

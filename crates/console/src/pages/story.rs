@@ -77,6 +77,7 @@ fn because(reason: &str) -> &str {
         "expired" => "its time was over",
         "queue_deleted" => "the queue was deleted",
         "attempts_exhausted" => "it was leased as often as the queue allows",
+        "put_aside" => "it failed as often as its consumer allows",
         "threw" => "the consumer threw",
         "timed_out" => "the consumer did not answer in time",
         "bad_reply" => "the consumer's answer is no answer",

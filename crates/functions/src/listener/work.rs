@@ -215,7 +215,7 @@ impl Worker<'_> {
                     *put = true;
                     wakes.tell(&trigger.account, poison);
                 }
-                queues.delete(&trigger.account, &trigger.queue, held).await
+                queues.delete_poison(&trigger.account, &trigger.queue, held, poison).await
             }
         }
     }

@@ -129,6 +129,18 @@ impl Queues {
         self.ask(account, queue, "Delete Message", &call).await.map(drop)
     }
 
+    /// Deletes a message that failed too often and was put into its poison queue.
+    pub(crate) async fn delete_poison(
+        &self,
+        account: &Account,
+        queue: &str,
+        held: Held<'_>,
+        poison: &str,
+    ) -> Result<(), QueueError> {
+        let call = Call::delete_message(queue, held.message, held.receipt).put_aside(poison);
+        self.ask(account, queue, "Delete Message", &call).await.map(drop)
+    }
+
     /// Hides a message for so long from now, and returns its new receipt, if all that is done within this time.
     pub(crate) async fn hide(
         &self,

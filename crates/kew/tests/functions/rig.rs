@@ -211,12 +211,25 @@ impl Rig {
         self.change_clock(&format!("{{\"advance_ms\":{}}}", seconds * 1_000))
     }
 
+    /// A message with what happened to it, as an operator reads it.
+    pub fn message(&self, id: &str) -> serde_json::Value {
+        serde_json::from_str(&self.admin(&format!("/api/v1/messages/{id}"))).expect("the reply is JSON")
+    }
+
+    /// What is counted.
+    pub fn metrics(&self) -> String {
+        self.admin("/metrics")
+    }
+
+    fn admin(&self, path: &str) -> String {
+        let (status, text) = self.kew.admin("GET", path, &[("Authorization", "Bearer token")], "");
+        assert_eq!(status, 200, "{text}");
+        text
+    }
+
     /// Why a message was delivered again, as an operator reads it.
     pub fn reasons(&self, id: &str) -> Vec<String> {
-        let path = format!("/api/v1/messages/{id}");
-        let (status, text) = self.kew.admin("GET", &path, &[("Authorization", "Bearer token")], "");
-        assert_eq!(status, 200, "{text}");
-        let message: serde_json::Value = serde_json::from_str(&text).expect("the reply is JSON");
+        let message = self.message(id);
         let why = message["why"].as_array().expect("why is a list");
         why.iter().map(|again| again["because"].as_str().expect("because is text").to_owned()).collect()
     }

@@ -113,10 +113,22 @@ fn a_single_try_is_followed_by_the_poison_queue_which_is_made_if_need_be() {
     let _host = rig.host();
     assert_eq!(rig.count("orders-poison"), None);
     rig.put("orders", "hello");
-    rig.desk.next().fail();
+    let call = rig.desk.next();
+    let id = call.known("Id");
+    call.fail();
     rig.holds("orders-poison", 1);
     rig.holds("orders", 0);
     rig.desk.is_silent();
+    let message = rig.message(&id);
+    let told = message["timeline"].as_array().expect("timeline is a list");
+    let told: Vec<&str> = told.iter().filter_map(|event| event["event"].as_str()).collect();
+    assert_eq!(told, ["sent", "leased", "dead_lettered", "acked"]);
+    let dead = &message["timeline"][2];
+    assert_eq!((&dead["reason"], &dead["detail"]), (&"put_aside".into(), &"to orders-poison".into()));
+    let counted = "queue=\"orders\",reason=\"attempts_exhausted\"} 1";
+    let metrics = rig.metrics();
+    let lines = metrics.lines().filter(|line| line.starts_with("kew_messages_dead_lettered_total"));
+    assert!(lines.clone().any(|line| line.ends_with(counted)), "{:?}", lines.collect::<Vec<_>>());
 }
 
 // [seed] The same however far time jumps: the host meets each instant as it comes.

@@ -31,7 +31,7 @@ choices! {
     ReceiptRule { 0 => Any, 1 => Current, 2 => Unexpired, 3 => OutOfTurn, }
     WhenFree { 0 => Ignore, 1 => Hide, }
     Return { 0 => InPlace, 1 => Behind, }
-    Failure { 0 => Retried, 1 => Threw, 2 => Status, 3 => Unreachable, 4 => OwnerGone, 5 => TimedOut, 6 => BadReply, }
+    Failure { 0 => Retried, 1 => Threw, 2 => Status, 3 => Unreachable, 4 => OwnerGone, 5 => TimedOut, 6 => BadReply, 7 => PutAside, }
     EventKind {
         0 => Sent { id, visible_at },
         1 => Leased { by, until, attempts },

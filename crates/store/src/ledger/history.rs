@@ -6,7 +6,9 @@ use hashbrown::HashMap;
 use kew_core::command::{Trace, Traced};
 use kew_core::outcome::Trail;
 use kew_core::rules::visibility::LeaseEnd;
-use kew_core::{Departure, Departures, Event, EventKind, QueueId, Sequence, Tally, Timestamp, Waits};
+use kew_core::{
+    Departure, Departures, Event, EventKind, Failure, QueueId, Sequence, Tally, Timestamp, Waits,
+};
 
 use super::book::Ended;
 
@@ -299,6 +301,7 @@ fn is_apart(kind: &EventKind) -> bool {
             | EventKind::DeadLettered { .. }
             | EventKind::Dropped
             | EventKind::Arrived { .. }
+            | EventKind::Failed { why: Failure::PutAside, .. }
     )
 }
 
@@ -328,7 +331,7 @@ mod tests {
         let mut ring = Ring::new(100);
         let detail = kew_core::event::Words::new(&"x".repeat(120));
         for at in 1..=200 {
-            let kind = EventKind::Failed { why: kew_core::Failure::Threw, detail: detail.clone() };
+            let kind = EventKind::Failed { why: Failure::Threw, detail: detail.clone() };
             ring.push(Timestamp(at), QueueId(1), Sequence(1), kind);
             let taken = ring.events.len() * size_of::<Event>() + ring.words_bytes;
             assert!(taken <= 100 * size_of::<Event>(), "{taken} bytes after {at} failures");
