@@ -33,6 +33,7 @@ const screens = () => [
   ["leases", "/queues/thumbnails/leases"],
   ["leases-none", "/queues/orders/leases"],
   ["send", "/queues/orders/send"],
+  ["send-template", "/queues/orders/send?template=sqs-attributes"],
   ["send-fifo", "/queues/payments.fifo/send"],
   ["settings", "/queues/orders/settings"],
   ["settings-fifo", "/queues/payments.fifo/settings"],

@@ -34,6 +34,7 @@ mod sign_in;
 mod spark;
 mod story;
 mod system;
+mod templates;
 mod text;
 mod theme;
 mod trouble;

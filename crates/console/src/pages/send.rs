@@ -1,5 +1,7 @@
 //! The form that sends a message.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use kew_http::{Method, StatusCode};
 use maud::{Markup, html};
 use serde_json::{Map, Value, json};
@@ -11,13 +13,16 @@ use super::layout::Head;
 use super::messages::render;
 use super::queue::{self, Tab};
 use super::trouble::Trouble;
-use super::{PageReply, Visit, message_path, queue_path, read, redrive, text};
+use super::{PageReply, Visit, message_path, queue_path, read, redrive, templates, text};
 
 /// Attributes that an empty form has rows for, and the most that a message has.
 const ATTRIBUTES: usize = 5;
 const ATTRIBUTES_MAX: usize = 10;
-const CONTENT_TYPES: [(&str, &str); 4] = [
+/// Text that is sent as Base64 of it.
+const TEXT_BASE64: &str = "text-base64";
+const CONTENT_TYPES: [(&str, &str); 5] = [
     ("text", "text"),
+    (TEXT_BASE64, "text, sent as Base64 (Azure)"),
     ("json", "JSON"),
     ("bytes", "bytes, written in Base64"),
     ("v8", "v8, written in Base64"),
@@ -43,20 +48,28 @@ pub(super) struct Draft {
 /// `GET /queues/{q}/send`.
 pub(super) async fn form(visit: &Visit<'_>, queue: &str) -> PageReply {
     let shown = visit.read(&of_queue(queue, ""), &[]).await?;
+    let (chosen, is_fifo) = (visit.asked("template").unwrap_or_default(), is_fifo(&shown));
     let content = html! {
         (queue::top(visit, queue, &shown, Tab::Send).await)
         section aria-labelledby="send-title" {
             h2 #send-title { "Send a message" }
-            @if visit.frame.may_act() { (fields(visit, queue, &shown, &Draft::default())) }
+            @if visit.frame.may_act() {
+                (templates::choice(queue, chosen, is_fifo))
+                (fields(visit, queue, &shown, &templates::draft(chosen, is_fifo)))
+            }
             @else { p { "Your role is read-only: it sends nothing." } }
         }
     };
     Ok(visit.frame.page(StatusCode::OK, &Head::of(format!("Send to {queue}")).at("/"), &content))
 }
 
+fn is_fifo(shown: &Value) -> bool {
+    read::text(shown, "kind") == "fifo"
+}
+
 /// The form with a draft in it.
 pub(super) fn fields(visit: &Visit<'_>, queue: &str, shown: &Value, draft: &Draft) -> Markup {
-    let is_fifo = read::text(shown, "kind") == "fifo";
+    let is_fifo = is_fifo(shown);
     html! {
         form.stack.send method="post" action={ (queue_path(queue)) "/send" } {
             (visit.frame.proof())
@@ -200,8 +213,11 @@ fn message(form: &Form) -> Result<Value, Trouble> {
     let mut message = Map::new();
     let mut put = |name: &str, value: Value| message.insert(name.to_owned(), value);
     let content_type = form.given("content_type").unwrap_or("text");
-    put("content_type", content_type.into());
-    if matches!(content_type, "bytes" | "v8") {
+    let is_encoded_here = content_type == TEXT_BASE64;
+    put("content_type", if is_encoded_here { "text" } else { content_type }.into());
+    if is_encoded_here {
+        put("body", STANDARD.encode(lines(form.text("body"))).into());
+    } else if matches!(content_type, "bytes" | "v8") {
         let encoded: String = form.text("body").chars().filter(|one| !one.is_whitespace()).collect();
         put("body_base64", encoded.into());
     } else {

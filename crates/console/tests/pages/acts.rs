@@ -98,6 +98,40 @@ async fn messages_of_every_kind_are_sent_by_the_form() {
 }
 
 #[tokio::test]
+async fn the_form_begins_with_a_template_of_each_dialect() {
+    let browser = Browser::open().await;
+    browser.queue(r#"{"name":"orders"}"#).await;
+    browser.queue(r#"{"name":"orders.fifo"}"#).await;
+    for (template, expected) in [
+        ("sqs", &["{&quot;order&quot;: {&quot;id&quot;: 17}}</textarea>"][..]),
+        ("sqs-attributes", &["value=\"priority\"", "<option selected>Number</option>", "value=\"AAEC/w==\""]),
+        ("azure", &["<option value=\"text\" selected>"]),
+        ("azure-base64", &["<option value=\"text-base64\" selected>", "Sent as Base64 of this text"]),
+        ("cloudflare-json", &["<option value=\"json\" selected>"]),
+        ("cloudflare-text", &["hello</textarea>"]),
+        ("cloudflare-bytes", &["AAEC/w==</textarea>", "<option value=\"bytes\" selected>"]),
+    ] {
+        let page = browser.get(&format!("/queues/orders/send?template={template}")).await;
+        let current = format!("/queues/orders/send?template={template}\" aria-current=\"true\"");
+        for part in expected.iter().copied().chain([current.as_str()]) {
+            assert!(page.has(part), "{template}: {part}: {}", page.text);
+        }
+    }
+    let page = browser.get("/queues/orders.fifo/send?template=sqs").await;
+    assert!(page.has("value=\"a-group\"") && !page.has("Cloudflare:"), "{}", page.text);
+    assert!(browser.get("/queues/orders/send?template=%22%3E%3Cb%3E").await.has("name=\"body\""));
+    let fields = [("body", "hello"), ("content_type", "text-base64")];
+    browser.get("/queues/orders/send").await;
+    let page = browser.done("/queues/orders/send", &fields).await;
+    assert!(page.has("aGVsbG8="), "{}", page.text);
+    let messages = browser.rig.get("/queues/orders/messages").await.body;
+    assert_eq!(
+        (&messages["messages"][0]["body"], &messages["messages"][0]["content_type"]),
+        (&"aGVsbG8=".into(), &"text".into())
+    );
+}
+
+#[tokio::test]
 async fn one_message_is_released_extended_promoted_and_deleted() {
     let browser = Browser::open().await;
     browser.queue(r#"{"name":"orders"}"#).await;
