@@ -31,7 +31,8 @@ const screens = () => [
   ["queue-empty", "/queues/emails"],
   ["calendar", "/queues/orders/delayed"],
   ["leases", "/queues/thumbnails/leases"],
-  ["leases-none", "/queues/orders/leases"],
+  ["leases-held", "/queues/orders/leases"],
+  ["leases-none", "/queues/emails/leases"],
   ["send", "/queues/orders/send"],
   ["send-template", "/queues/orders/send?template=sqs-attributes"],
   ["send-fifo", "/queues/payments.fifo/send"],
@@ -83,18 +84,36 @@ for (const theme of THEMES) {
   });
 }
 
-test("screens fit a small window", async (t) => {
-  const { page, context } = await open(browser, kew.url, { viewport: { width: 360, height: 740 } });
-  for (const [name, path] of screens()) {
-    await t.test(name, async () => {
-      await page.goto(path, { waitUntil: "load" });
-      const width = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
-      if (width > 0) await picture(page, `${name}-small`);
-      assert.ok(width <= 0, `the page is ${width} pixels wider than its window`);
-    });
-  }
-  await context.close();
-});
+/** Rows of which a small window shows much less than their height: what makes them high is out of sight. */
+const blankRows = () => {
+  const height = (cell) => {
+    const content = document.createRange();
+    content.selectNodeContents(cell);
+    return content.getBoundingClientRect().height;
+  };
+  const isBlank = (row) => {
+    const seen = [...row.cells].filter((cell) => cell.getBoundingClientRect().left < innerWidth - 40);
+    return row.getBoundingClientRect().height > 2 * Math.max(20, ...seen.map(height));
+  };
+  return [...document.querySelectorAll(".wide tbody tr")].filter(isBlank).map((row) => row.innerText.slice(0, 80));
+};
+
+for (const theme of THEMES) {
+  test(`screens fit a small window in ${theme} colours`, async (t) => {
+    const viewport = { width: 360, height: 740 };
+    const { page, context } = await open(browser, kew.url, { viewport, colorScheme: theme });
+    for (const [name, path] of screens()) {
+      await t.test(name, async () => {
+        await page.goto(path, { waitUntil: "load" });
+        await picture(page, `${name}-small-${theme}`);
+        const width = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+        assert.ok(width <= 0, `the page is ${width} pixels wider than its window`);
+        assert.deepEqual(await page.evaluate(blankRows), []);
+      });
+    }
+    await context.close();
+  });
+}
 
 test("figures live, pause and go on", async () => {
   const { page, context, faults } = await open(browser, kew.url);
