@@ -26,8 +26,15 @@ fn every_part_on_postgres_stands_in_its_table() {
     let Some(text) = table(&dir, &small) else { return };
     let opened = table(&dir, &["postgres-open", "--size", "1000", "--connections", "4"]).unwrap_or_default();
     std::fs::remove_dir_all(&dir).expect("the directory can be removed");
-    for part in ["| singles |", "| tens |", "| all |", "| held |", "dead rows", "over the queue made by hand"]
-    {
+    for part in [
+        "| singles |",
+        "| tens |",
+        "| all |",
+        "| held |",
+        "dead rows",
+        "over the queue made by hand",
+        "| nodes, tens |",
+    ] {
         assert!(text.contains(part), "{part} is missing in\n{text}");
     }
     for part in ["| standard |", "| FIFO |", "a new owner opens 1 000 messages"] {

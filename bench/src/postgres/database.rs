@@ -8,8 +8,13 @@ use kew_log_pg::server::{PgServer, name_in};
 use crate::budget::Fault;
 
 /// What a sensible operator sets: enough memory, and vacuum that keeps up with a queue made by hand.
-const SETTINGS: [&str; 4] =
-    ["shared_buffers=1GB", "max_wal_size=2GB", "autovacuum_naptime=10s", "autovacuum_vacuum_cost_delay=0"];
+const SETTINGS: [&str; 5] = [
+    "shared_buffers=1GB",
+    "max_wal_size=2GB",
+    "autovacuum_naptime=10s",
+    "autovacuum_vacuum_cost_delay=0",
+    "max_connections=300",
+];
 /// How often a count is taken again: a table may be dropped while rows are counted.
 const COUNTS: usize = 5;
 
@@ -39,9 +44,24 @@ impl Database {
         Ok(database)
     }
 
+    /// The URL of one more empty database on the server.
+    pub fn another(&self) -> Result<String, Fault> {
+        Ok(self.server.database()?)
+    }
+
     /// What statements print.
     pub fn ask(&self, statements: &str) -> Result<String, Fault> {
-        Ok(self.server.psql(name_in(&self.url), statements)?)
+        self.ask_in(&self.url, statements)
+    }
+
+    /// What statements in the database of a URL print.
+    pub fn ask_in(&self, url: &str, statements: &str) -> Result<String, Fault> {
+        Ok(self.server.psql(name_in(url), statements)?)
+    }
+
+    /// Bytes of the server's write-ahead log so far.
+    pub fn logged(&self) -> Result<u64, Fault> {
+        Ok(self.ask("SELECT pg_current_wal_lsn() - '0/0'::pg_lsn")?.parse()?)
     }
 
     /// User and system time of all its processes so far, also of those that have ended.

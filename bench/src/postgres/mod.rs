@@ -2,13 +2,14 @@
 //! directory; `make bench ARGS=postgres-open`: how long a new owner takes to open a large store.
 //!
 //! One PostgreSQL is started for a run. [`against`] alternates short rounds of the three, [`held`] watches sizes while
-//! a transaction is held open, [`open`] fills a store and kills its owner. Bounds on CPU, sizes and counts decide the
-//! exit code; rates and wall times are shown and not judged.
+//! a transaction is held open, [`nodes`] compares one node with three, [`open`] fills a store and kills its owner.
+//! Bounds on CPU, sizes and counts decide the exit code; rates and wall times are shown and not judged.
 
 mod against;
 mod by_hand;
 mod database;
 mod held;
+mod nodes;
 mod open;
 mod plan;
 
@@ -46,6 +47,9 @@ fn measure(name: &str, plan: &Plan) -> Result<bool, Fault> {
         rows.extend(against::measure(plan, &folder.0)?);
         if plan.wants("held") {
             rows.extend(held::measure(plan, &folder.0)?);
+        }
+        if plan.wants("nodes") {
+            rows.extend(nodes::measure(plan, &folder.0)?);
         }
     }
     let version = Database::start()?.ask("SELECT current_setting('server_version')")?;

@@ -9,7 +9,7 @@ const USAGE: &str = "\
 usage: kew-bench postgres      [parts…] [--rounds N] [--seconds N] [--connections N] [--kew FILE] [--dir PATH] [--out FILE]
        kew-bench postgres-open [--size N] [--kew FILE] [--dir PATH] [--out FILE]
 
-  parts          singles, tens, held (a transaction held open); all when none is named
+  parts          singles, tens, held (a transaction held open), nodes (one and three); all when none is named
   --rounds       alternating rounds behind each median (default 5)
   --seconds      length of a round (default 5); the part held takes twelve times as long
   --connections  of the clients (default 64)
@@ -19,7 +19,7 @@ usage: kew-bench postgres      [parts…] [--rounds N] [--seconds N] [--connecti
   --out          also writes the table to this file";
 
 /// The parts that have names.
-const PARTS: [&str; 3] = ["singles", "tens", "held"];
+const PARTS: [&str; 4] = ["singles", "tens", "held", "nodes"];
 /// The most messages of the large store.
 const SIZE_MAX: u64 = 10_000_000;
 
