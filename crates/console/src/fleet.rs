@@ -70,7 +70,7 @@ pub struct FleetShard {
 /// What a node knows of itself.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct OwnNode {
-    /// How long ago it told the database last that it lives.
+    /// How long ago it last renewed its row in the database.
     pub heard: Duration,
     /// The shards that it serves.
     pub shards: Vec<OwnShard>,

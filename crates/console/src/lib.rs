@@ -194,7 +194,7 @@ impl Console {
             let answer = peers.answer(&running, &samples, &question);
             tokio::runtime::Handle::current().block_on(answer).to_string()
         };
-        // It is asked on the event loop, where nobody's figures may be felt.
+        // It is asked on the event loop, where no client's figures may be felt.
         tokio::task::spawn_blocking(answer).await.unwrap_or_else(|_| "null".to_owned())
     }
 

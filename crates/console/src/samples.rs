@@ -1,7 +1,7 @@
 //! Figures of queues over time, from looks every five seconds: rates of all queues, and samples of some.
 //!
 //! Memory is fixed: samples are kept for a bounded number of queues, each in three rings of ever coarser steps that
-//! reach back 15 minutes, 4 hours and 7 days. While there is room every queue has samples: one that nobody uses may
+//! reach back 15 minutes, 4 hours and 7 days. While there is room every queue has samples: one without traffic may
 //! have messages that grow old. The queue that was used longest ago makes room for one that is used, unless it was used
 //! in the last few looks: while more queues are busy than have samples, those that have them keep them.
 

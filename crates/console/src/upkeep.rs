@@ -255,7 +255,7 @@ mod tests {
             &self.report
         }
 
-        /// What was told of failures.
+        /// The failures that were reported.
         fn told(&self) -> Vec<UpkeepNews> {
             let mut told = std::mem::take(&mut *self.told.lock());
             told.retain(|news| !matches!(news, UpkeepNews::Done { .. }));

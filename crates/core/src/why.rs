@@ -67,7 +67,7 @@ fn because(events: &[Event]) -> String {
     for event in events.iter().rev() {
         match event.kind {
             EventKind::Redriven { .. } => return MOVED.into(),
-            // From another shard: that it was moved by hand is told by an event there.
+            // From another shard: an event there says that it was moved by hand.
             EventKind::Arrived { .. } if events.iter().any(is_redrive) => return MOVED.into(),
             EventKind::Arrived { .. } | EventKind::DeadLettered { .. } => {
                 return "It was leased as often as its queue allows and came here as a dead letter.".into();

@@ -15,7 +15,7 @@ impl Engine {
         self.pauses.begin(pause, (self.now(), until))
     }
 
-    /// The same, whether or not it runs. What another node has told comes here too.
+    /// The same, whether or not it runs. The settings that other nodes send come here too.
     pub fn note_pause(&self, pause: &Pause, until: Timestamp) {
         self.pauses.note(pause.clone(), (self.now(), until));
     }

@@ -30,12 +30,12 @@ const BATCH_BYTES: u64 = 1 << 20;
 pub(crate) const BATCHES_FOR_A_SHARD: usize = 4;
 /// Messages that go back in one step.
 const BACK: u32 = 100;
-/// How often it is looked for what is owed, beside what is told at once.
+/// How often outboxes are looked for, beside the notice that a step gives at once.
 const LOOKS_EVERY: Duration = Duration::from_secs(1);
 /// The pause after a batch could not be carried; it doubles up to [`PAUSE_MAX`].
 const PAUSE: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
-/// An operator is told of an outbox that could not be carried for this long, and then again this often.
+/// An outbox that could not be carried for this long is logged, and then again this often.
 const TOLD_AFTER: Duration = Duration::from_secs(15);
 const TOLD_EVERY: Duration = Duration::from_secs(60);
 
@@ -70,7 +70,7 @@ struct Trouble {
 }
 
 impl Trouble {
-    /// Says how long to wait. An operator is told when it lasts longer than a take-over.
+    /// Says how long to wait. It is logged when it lasts longer than a take-over.
     fn goes_on(&mut self, engine: &Engine, target: QueueId, error: EngineError) -> Duration {
         let now = Instant::now();
         let lasts = now.duration_since(*self.since.get_or_insert(now));

@@ -177,7 +177,7 @@ impl Inner {
         let done = engine.carry_out(Command::CreateQueue(create)).await;
         match engine.queue(&key).filter(|queue| self.places.count.of_queue(queue.id) == shard) {
             // Also one that was there, or of which it is not known whether it will last: the others show what is shown
-            // here. An owner before may have told nobody of it.
+            // here. An earlier owner may have ended before it announced it.
             Some(queue) => self.tell_all(Request::Show(vec![queue])).await,
             None => self.release(shard, &key).await,
         }

@@ -1,6 +1,6 @@
 //! Expiry of the shards of this node, which is held shard by shard: one's messages must not end by another's time.
 //!
-//! A shard that cannot be told just now, such as one whose row is locked, is told before its next step.
+//! A shard that cannot be reached just now, such as one whose row is locked, gets the news before its next step.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,10 +12,10 @@ use parking_lot::Mutex;
 
 use crate::upkeep::is_refused;
 
-/// Shards that are not told yet how their expiry is held.
+/// Shards that do not know yet how their expiry is held.
 #[derive(Default)]
 pub(crate) struct Holds {
-    /// Guards what each of them is to be told, and as of when.
+    /// Guards the news for each of them, and its instant.
     owed: Mutex<BTreeMap<ShardId, (Timestamp, Option<ExpiryHold>)>>,
     is_any_owed: AtomicBool,
 }
@@ -43,7 +43,7 @@ impl Holds {
         submission
     }
 
-    /// Tells a shard what it is owed, before its next step. The refusal, if it still cannot be told.
+    /// Sends a shard the news it missed, before its next step. The refusal, if it still cannot be reached.
     #[inline]
     pub(crate) fn before_step(&self, shard: ShardId, store: &dyn Store) -> Option<Submission> {
         if self.is_any_owed.load(Ordering::Acquire) { self.tell(shard, store) } else { None }

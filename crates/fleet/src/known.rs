@@ -13,7 +13,7 @@ use crate::map::NodeId;
 
 /// A map of the fleet that is older than this may not know of a new owner.
 const MAP_AGE_MAX: Duration = Duration::from_secs(2);
-/// How long a node that has asked for a list is told of changes, whatever the map says. By then the map shows it, or is
+/// How long a node that has asked for a list gets changes, whatever the map says. By then the map shows it, or is
 /// so old that this node may answer for no shard.
 const TOLD_FOR: Duration = Duration::from_secs(5);
 
@@ -105,7 +105,7 @@ impl Directory {
         *map_at = (*map_at).max(at);
     }
 
-    /// A node asks for a list: it is told of changes from now on, although the map may not show it yet.
+    /// A node asks for a list: it gets changes from now on, although the map may not show it yet.
     pub(crate) fn asked(&self, node: &NodeId) {
         let askers = &mut self.state.lock().askers;
         askers.retain(|_, asked| asked.elapsed() <= TOLD_FOR);

@@ -91,7 +91,7 @@ impl Inner {
     }
 
     /// The queues of a shard, of greater numbers than `after`. They are sorted for the first page; what changes from
-    /// then on is told to the asker beside its pages.
+    /// then on is sent to the asker beside its pages.
     fn page_of(&self, engine: &Engine, shard: ShardId, after: QueueId) -> Reply {
         let mut lists = self.lists.lock();
         if after == QueueId(0) {

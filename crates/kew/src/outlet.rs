@@ -110,7 +110,7 @@ impl Outlet {
         } else {
             waiting.dropped += 1;
         }
-        // Also of one that was dropped: nothing else may wait, and then nobody would say so.
+        // Also of one that was dropped: nothing else may wait, and then the loss would not be logged.
         self.more.notify_one();
     }
 
@@ -333,7 +333,7 @@ mod tests {
             }
             text
         });
-        patient.join().expect("it waits for a reader that reads");
+        patient.join().expect("the writer goes on when its reader reads");
         let text = reading.join().expect("all of it comes");
         assert!((0..400).all(|number| text.contains(&format!("{number:07} "))));
     }

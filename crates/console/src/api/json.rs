@@ -202,7 +202,8 @@ mod tests {
         for beside in ["1e400", &deep, r#""\ud800""#, r#"{"\udc00":1}"#] {
             let body = format!(r#"{{"beside":{beside},"id":17}}"#);
             let path = [Step::Member("id".to_owned())];
-            let fits = |asked| has(body.as_bytes(), &path, &Asked::read(asked).expect("it is a number"));
+            let fits =
+                |asked| has(body.as_bytes(), &path, &Asked::read(asked).expect("the asked value is JSON"));
             assert!(fits("17") && !fits("18"), "{beside}");
         }
         let path = [Step::Member("a".to_owned()), Step::Index(1)];

@@ -134,7 +134,7 @@ impl Console {
             }
             // It changed nothing, and pages ask for one before each redrive.
             (Ok(_), _) if action == redrives::DRY_RUN => {}
-            // Whoever signs in has proved who they are by that.
+            // A request that signs in has proved by that who sent it.
             (Ok(_), Some(user)) if caller.is_unknown() => self.audit.note(at, user, action, user, "ok"),
             (Ok(_), target) => self.audit.note(at, who, action, target.unwrap_or_default(), "ok"),
         }

@@ -45,7 +45,7 @@ async fn others_hear_of_a_queue_whose_maker_went_away_meanwhile() {
         };
         *world.faults(shard).at_step.lock() = Some(Box::new(at_step));
     }
-    // Gone when the step is taken, before anybody was told.
+    // Gone when the step is taken, before any node heard of it.
     tokio::select! {
         biased;
         () = taken.notified() => {}
@@ -106,7 +106,8 @@ async fn shard_that_stalls_keeps_no_other_from_answering() {
     world.keep_publishing();
     let a = world.start("a").await;
     world.settled(&[&a]).await;
-    let (one, two) = (a.make("one").await.expect("it is made"), a.make("two").await.expect("it is made"));
+    let (one, two) =
+        (a.make("one").await.expect("queue one is made"), a.make("two").await.expect("queue two is made"));
     assert_ne!(a.fleet.shard_of(one.id), a.fleet.shard_of(two.id));
     world.faults(a.fleet.shard_of(one.id)).stalled.store(true, Ordering::Release);
     assert!(a.engine.may_answer(), "the other shard's replies leave");
@@ -167,7 +168,7 @@ async fn list_of_many_queues_is_read_whole_whatever_changes_meanwhile() {
     }
     let b = world.start("b").await;
     a.make("meanwhile").await.expect("the queue is made");
-    let gone = a.finds("q7").expect("it was made");
+    let gone = a.finds("q7").expect("node a knows the queue");
     let delete = DeleteQueue { queue: gone.id, if_version: None };
     a.engine.delete_queue(delete).await.expect("the queue is deleted");
     world.until("b knows all", || b.fleet.knows_all()).await;

@@ -163,7 +163,7 @@ async fn what_is_owed_to_a_deleted_queue_goes_back() {
     let (source, dead) = linked(&a).await;
     a.send(&source, "poison").await.expect("a send is acknowledged");
     fail_all(&a, &source, 1).await;
-    // Nobody carries anything while the two do not hear each other, and the queue is deleted where it is.
+    // No node carries anything while the two do not hear each other, and the queue is deleted where it is.
     let owner = if a.fleet.keeps_shard(a.fleet.shard_of(dead.id)) { &a } else { &b };
     world.cut(&a, &b);
     tokio::time::sleep(Duration::from_secs(31)).await;

@@ -66,7 +66,7 @@ async fn shard_that_is_there_already_stays_and_nothing_is_disturbed() {
     let world = World::of(6);
     let [a, b, _c] = three(&world).await;
     let shard = a.fleet.kept()[0];
-    b.fleet.hand_over(shard, &a.id).await.expect("there is nothing to do");
+    b.fleet.hand_over(shard, &a.id).await.expect("handing a shard to its owner is no error");
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert!(a.fleet.keeps_shard(shard));
 }

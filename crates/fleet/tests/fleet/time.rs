@@ -29,7 +29,7 @@ async fn messages_that_a_leap_of_the_clock_would_end_stay_when_their_shard_goes_
     world.settled(&[&b]).await;
     assert!(b.engine.held_expiry().is_some(), "somebody has to confirm the time");
     tokio::time::sleep(Duration::from_secs(3_600)).await;
-    assert_eq!(b.engine.counts(queue.id).await.expect("it is counted").visible, 1);
+    assert_eq!(b.engine.counts(queue.id).await.expect("the owner counts the queue").visible, 1);
     assert!(b.engine.confirm_clock().await.expect("the time is confirmed"));
     assert!(world.store(ShardId(0)).expiry_hold().is_none());
     assert_eq!(b.take(&queue, AT_ONCE).await.expect("the receive is answered"), None);
@@ -48,7 +48,7 @@ async fn store_that_was_off_for_long_waits_until_the_clock_has_run_evenly() {
     let b = world.start("b").await;
     world.settled(&[&b]).await;
     assert!(b.engine.held_expiry().is_some(), "a month has passed, if the clock is right");
-    assert_eq!(b.engine.counts(queue.id).await.expect("it is counted").visible, 1);
+    assert_eq!(b.engine.counts(queue.id).await.expect("the owner counts the queue").visible, 1);
     tokio::time::sleep(Duration::from_secs(700)).await;
     assert!(b.engine.held_expiry().is_none(), "by now it is believed");
     assert_eq!(b.take(&queue, AT_ONCE).await.expect("the receive is answered"), None);
@@ -84,7 +84,8 @@ async fn shard_that_is_ahead_takes_no_other_along_and_its_leases_end() {
     drop(world.store(ShardId(0)).step(ahead, &Command::HoldExpiry(None)));
     let a = world.start("a").await;
     world.settled(&[&a]).await;
-    let (one, two) = (a.make("one").await.expect("it is made"), a.make("two").await.expect("it is made"));
+    let (one, two) =
+        (a.make("one").await.expect("queue one is made"), a.make("two").await.expect("queue two is made"));
     for queue in [&one, &two] {
         a.send(queue, "again").await.expect("the send is acknowledged");
         let lease = kew_core::command::Lease::of(queue.id, 1, a.engine.now());

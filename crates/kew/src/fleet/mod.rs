@@ -66,7 +66,8 @@ pub struct FleetEnd {
 /// A node that keeps shards.
 pub struct FleetRunning {
     phase: watch::Sender<Phase>,
-    /// The keeper, what passes maps on, and what takes connections. None ends before the keeper does, which is told to.
+    /// The keeper, what passes maps on, and what takes connections. None ends before the keeper does, which
+    /// ends when it is asked to.
     tasks: JoinSet<()>,
     node: PgNode,
     _answers: Arc<Answers>,

@@ -1,4 +1,4 @@
-//! TLS between nodes, without certificates to hand out: each node makes one when it starts, and nobody trusts it.
+//! TLS between nodes, without certificates to hand out: each node makes one when it starts, and no node trusts it.
 //!
 //! What nodes trust is the secret in the database. Their handshake proves it over keying material that TLS exports,
 //! which only the two ends of one connection share: one who stands between two nodes has two connections, and so the

@@ -87,7 +87,7 @@ impl Unlinked {
         news
     }
 
-    /// The other end often says more than that it closed the connection, or that nobody is there.
+    /// The other end often says more than that it closed the connection, or that nothing listens there.
     fn note_cause(&mut self, refused: &Refused) {
         if refused.count == std::mem::replace(&mut self.refused, refused.count) {
             return;

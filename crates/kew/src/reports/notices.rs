@@ -1,5 +1,7 @@
 //! What the engine and the work beside requests have to tell an operator, in words.
 
+use std::time::Duration;
+
 use kew_console::{AlarmChange, AuditEntry, News, UpkeepNews};
 use kew_core::{MessageId, Reports, Work};
 use kew_engine::Notice;
@@ -8,33 +10,24 @@ use crate::log::{Area, Level, Log};
 
 /// Logs a notice. Repeated refusals of the store are logged at the rate of the upkeep report.
 pub fn tell(log: Log, upkeep: &dyn Reports, notice: Notice) {
+    let clock = |level, line, by: Duration| log.tell(level, line, &[("by", &format!("{by:?}"))]);
     match notice {
         Notice::ClockBehind { by } => {
-            let by = format!("{by:?}");
-            log.tell(
-                Level::Warn,
-                "the system clock is behind; engine time runs slower until they meet",
-                &[("by", &by)],
-            );
+            clock(Level::Warn, "the system clock is behind; engine time runs slower until they meet", by);
         }
         Notice::ClockMet => log.tell(Level::Info, "the system clock has caught up with engine time", &[]),
         Notice::ClockJumped { by } => {
-            let by = format!("{by:?}");
-            log.tell(
-                Level::Warn,
-                "the system clock leapt ahead, which counts as time that passed",
-                &[("by", &by)],
-            );
+            clock(Level::Warn, "the system clock leapt ahead, which counts as time that passed", by);
         }
         Notice::ExpiryHeld { by } => {
             let line = "the clock leapt further than is believed: no message expires until it comes back or somebody \
                         confirms it by POST /api/v1/clock/confirm";
-            log.tell(Level::Error, line, &[("by", &format!("{by:?}"))]);
+            clock(Level::Error, line, by);
         }
         Notice::ExpiryWaits { by } => {
             let line = "the store was closed for long, or the clock is wrong: no message expires until the clock has run \
                         evenly for a while, or somebody confirms it by POST /api/v1/clock/confirm";
-            log.tell(Level::Warn, line, &[("by", &format!("{by:?}"))]);
+            clock(Level::Warn, line, by);
         }
         Notice::ExpiryFollows { by } => {
             let line = "the clock came back: messages expire by it, and no longer by engine time, until the two meet";

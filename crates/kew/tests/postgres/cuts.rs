@@ -22,7 +22,7 @@ const LINKS: [[End; 2]; 6] = [
     [End::Node(1), End::Node(2)],
 ];
 /// Patterns of a short run, a bit for each link: a node without the database; two of them; a node alone; two nodes that
-/// do not see each other; a node that sees only the database; nobody sees the database.
+/// do not see each other; a node that sees only the database; no node sees the database.
 const SOME: [u32; 6] = [0b000_001, 0b000_011, 0b011_001, 0b001_000, 0b011_000, 0b000_111];
 /// A cut is longer than a node may go on without the database.
 const CUT_FOR: Duration = Duration::from_secs(4);

@@ -139,7 +139,7 @@ impl Load {
     pub fn end(self) -> Sum {
         self.shared.no_more_sends.store(true, Ordering::Relaxed);
         self.senders.into_iter().for_each(|sender| sender.join().expect("a sender does not panic"));
-        // After many sends it takes long to receive what is left; what nobody receives any more is lost.
+        // After many sends it takes long to receive what is left; what can no longer be received is lost.
         let mut left = self.shared.account().left();
         let mut since = Instant::now();
         while !left.is_empty() {

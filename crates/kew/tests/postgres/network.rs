@@ -3,7 +3,7 @@
 //!
 //! A bridge joins the namespaces with the tests and the database. Every node has two addresses: one by which it reaches
 //! the database and other nodes, and one by which clients reach it, so that a node that is cut off is still spoken to.
-//! A cut gives packets to the other end a link address that nobody has: they leave and never arrive.
+//! A cut gives packets to the other end a link address that no machine has: they leave and never arrive.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::process::{Command, Stdio};
@@ -30,7 +30,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// A network for so many nodes; nothing where the machine does not let this process make one.
+    /// A network for this number of nodes; nothing where the machine does not let this process make one.
     pub fn new(nodes: usize) -> Option<Self> {
         let process = std::process::id();
         let third = u8::try_from(process % 250).expect("the remainder is below 250");

@@ -70,7 +70,10 @@ fn shard_is_handed_over_through_any_node_and_stays_where_it_was_sent() {
     let shard = nodes[2].shows("/queues/orders")["shard"].as_u64().expect("a queue is in a shard");
     let shard = usize::try_from(shard).expect("a store has few shards");
     let from = owners(&nodes[2])[shard].clone();
-    let to = *NAMES.iter().find(|name| **name != from && **name != "three").expect("one of two is another");
+    let to = *NAMES
+        .iter()
+        .find(|name| **name != from && **name != "three")
+        .expect("one of the two other nodes does not own the shard");
     let path = format!("/shards/{shard}/hand-over");
     let handed = nodes[2].api("POST", &path, &json!({ "to": to }).to_string()).expect("the node answers");
     assert_eq!(handed, (200, json!({ "shard": shard, "from": from, "to": to, "done": true })));

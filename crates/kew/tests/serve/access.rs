@@ -37,7 +37,7 @@ fn ask_each_dialect(kew: &Kew) {
         &[("Authorization", "Bearer secret")],
         "",
     );
-    // A Worker sends, and one is visited that nobody has deployed.
+    // A Worker sends, and one is visited that is not deployed.
     let binding = [("X-Kew-Queue", "orders"), ("X-Msg-Fmt", "text")];
     program::http(cloudflare, "POST", "/message", &binding, "secret");
     let visited = [("Host", "absent.workers.localhost"), ("X-Api-Key", "secret")];

@@ -172,16 +172,7 @@ fn of_one(file: i64, changed: u64) -> Result<(), PgError> {
 async fn make(transaction: &Transaction<'_>, shard: i32, change: &Change) -> Result<bool, PgError> {
     match change {
         Change::Create { id, name, table } => {
-            let insert = "INSERT INTO kew_file (id, shard, name) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING";
-            transaction.execute(insert, &[id, &shard, name]).await?;
-            let text = "SELECT id FROM kew_file WHERE shard = $1 AND name = $2";
-            let there = transaction.query_opt(text, &[&shard, name]).await?;
-            if there.is_none_or(|row| row.get::<_, i64>(0) != *id) {
-                return Ok(false);
-            }
-            if let Some(table) = table {
-                transaction.batch_execute(&table.creation()).await?;
-            }
+            return create_file(transaction, shard, *id, name, table.as_deref()).await;
         }
         Change::Rename { id, to } => {
             let replaced = "UPDATE kew_file SET name = '#' || id
@@ -193,19 +184,7 @@ async fn make(transaction: &Transaction<'_>, shard: i32, change: &Change) -> Res
         Change::Remove { id } => {
             transaction.execute("UPDATE kew_file SET name = '#' || id WHERE id = $1", &[id]).await?;
         }
-        Change::Drop { id } => {
-            // A file that has a name is in use: it is not dropped.
-            let text = "DELETE FROM kew_file WHERE id = $1 AND name = '#' || id";
-            if transaction.execute(text, &[id]).await? == 0 {
-                let there = transaction.query_opt("SELECT 1 FROM kew_file WHERE id = $1", &[id]).await?;
-                return Ok(there.is_none());
-            }
-            transaction.batch_execute(DROP_WAITS).await?;
-            for purpose in [Purpose::Journal, Purpose::Slices] {
-                let drop = format!("DROP TABLE IF EXISTS {}", purpose.table_name(*id));
-                transaction.batch_execute(&drop).await?;
-            }
-        }
+        Change::Drop { id } => return drop_file(transaction, *id).await,
         Change::Length { id, length } => {
             let text = "UPDATE kew_file SET length = greatest(length, $2) WHERE id = $1";
             of_one(*id, transaction.execute(text, &[id, length]).await?)?;
@@ -219,6 +198,42 @@ async fn make(transaction: &Transaction<'_>, shard: i32, change: &Change) -> Res
             let text = format!("DELETE FROM {} WHERE pos >= $1", table.name);
             transaction.execute(&text, &[from]).await?;
         }
+    }
+    Ok(true)
+}
+
+/// Makes a file and its table. False where another file has its name.
+async fn create_file(
+    transaction: &Transaction<'_>,
+    shard: i32,
+    id: i64,
+    name: &str,
+    table: Option<&Table>,
+) -> Result<bool, PgError> {
+    let insert = "INSERT INTO kew_file (id, shard, name) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING";
+    transaction.execute(insert, &[&id, &shard, &name]).await?;
+    let text = "SELECT id FROM kew_file WHERE shard = $1 AND name = $2";
+    let there = transaction.query_opt(text, &[&shard, &name]).await?;
+    if there.is_none_or(|row| row.get::<_, i64>(0) != id) {
+        return Ok(false);
+    }
+    if let Some(table) = table {
+        transaction.batch_execute(&table.creation()).await?;
+    }
+    Ok(true)
+}
+
+/// Drops a file without a name, and its tables. False where it has a name: then it is in use.
+async fn drop_file(transaction: &Transaction<'_>, id: i64) -> Result<bool, PgError> {
+    let text = "DELETE FROM kew_file WHERE id = $1 AND name = '#' || id";
+    if transaction.execute(text, &[&id]).await? == 0 {
+        let there = transaction.query_opt("SELECT 1 FROM kew_file WHERE id = $1", &[&id]).await?;
+        return Ok(there.is_none());
+    }
+    transaction.batch_execute(DROP_WAITS).await?;
+    for purpose in [Purpose::Journal, Purpose::Slices] {
+        let drop = format!("DROP TABLE IF EXISTS {}", purpose.table_name(id));
+        transaction.batch_execute(&drop).await?;
     }
     Ok(true)
 }

@@ -6,7 +6,7 @@
 //! versions and names are in the hellos, none of them can be changed on the way. The secret itself is never sent.
 //!
 //! The proofs say who begins the conversation. That it is not read or changed afterwards is for TLS to see to: an
-//! endpoint takes any stream. The proofs over an encrypted one are also over its [`Binding`]: so nobody stands between
+//! endpoint takes any stream. The proofs over an encrypted one are also over its [`Binding`]: so nothing stands between
 //! the two nodes, whatever certificates they have.
 //!
 //! A frame is its length (4 bytes, little-endian) and its body. A hello's body is the magic, the oldest and the newest

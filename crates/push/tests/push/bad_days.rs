@@ -294,7 +294,7 @@ async fn lane_of_a_queue_whose_shard_leaves_this_node_ends() {
     let entropy = Arc::new(CountingEntropy::default());
     let engine = start_engine(&TestStore::of(Arc::clone(&store) as _), entropy, Options::default()).await;
     let dispatcher = TestDispatcher::over(Arc::clone(&engine), 256);
-    // Nobody listens there: its circuit is open, for as long as there is a lane.
+    // Nothing listens there: its circuit is open, for as long as there is a lane.
     let queue = dispatcher.queue("a", Some(&to_url("http://127.0.0.1:1/"))).await;
     dispatcher.send(queue, texts(1)).await;
     until("an open circuit", || dispatcher.circuits.count() == 1).await;

@@ -297,8 +297,8 @@ fn unreadable(error: kew_store::StoreError) -> LogError {
     LogError::damage(SEGMENTS_FOLDER, 0, error.to_string())
 }
 
-/// Refuses an outbox with messages in it: in another store nobody would know how far they came. One that is empty is
-/// made again when it is needed.
+/// Refuses an outbox with messages in it: in another store it would not be known how far they came. One that is
+/// empty is made again when it is needed.
 fn is_empty(store: &LogStore, outbox: QueueId) -> Result<(), LogError> {
     if store.inner.writer.lock().carried_after(outbox, Sequence(0), 1).is_empty() {
         return Ok(());

@@ -227,7 +227,7 @@ impl Importing<'_> {
 
     fn shard_of(&self, queue: QueueId) -> &LogStore {
         let shard = usize::from(self.shards.of_queue(queue).0);
-        self.stores.get(shard).expect("there is a store for each shard")
+        self.stores.get(shard).expect("each shard of the import has an open store")
     }
 
     /// Accounts' documents lie in the first shard. Each shard has a hold of expiry: of several the longest.

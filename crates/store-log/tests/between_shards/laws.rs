@@ -154,7 +154,7 @@ fn what_had_come_to_a_deleted_target_does_not_go_back() {
     owed_one(&mut pair, source);
     let outbox = pair.owing(0)[0].outbox;
     let through = pair.bring(1, dead, outbox, pair.owed(0, outbox));
-    // Whoever carried it is gone; a receiver deletes the message, and somebody the queue.
+    // The node that carried it is gone; a receiver deletes the message, and somebody the queue.
     assert_eq!(pair.drain(1, dead), ["poison"]);
     pair.delete(1, "dead");
     owed_two(&mut pair, outbox, source);

@@ -85,7 +85,7 @@ impl Pair {
         id
     }
 
-    /// Deletes a queue, which nobody knows any more.
+    /// Deletes a queue; its name leads nowhere after that.
     pub fn delete(&self, shard: usize, name: &str) {
         let id = self.at(shard).find(name);
         let delete = kew_core::command::DeleteQueue { queue: id, if_version: None };
@@ -112,7 +112,7 @@ impl Pair {
         self.known.queues.lock().remove(&key(name));
     }
 
-    /// Names that are not known cannot be told from those that no queue has.
+    /// Names that are not known look like those that no queue has.
     pub fn cut_off(&self, yes: bool) {
         self.known.is_cut_off.store(yes, Ordering::Relaxed);
     }

@@ -265,7 +265,7 @@ impl<S: Shelf> Ledger<S> {
         let acked = u32::from(kind == EventKind::Acked);
         if let Some(place) = self.take_out(queue, sequence, acked) {
             self.shelf.vacate(place);
-            // What happens to a message in an outbox is told by the two queues that it moves between.
+            // The two queues that a message moves between have the events of its time in an outbox.
             if !self.outboxes.contains(&queue) {
                 self.history.push(at, queue, sequence, kind);
             }

@@ -256,7 +256,7 @@ impl Ring {
                 let is_one_of = |place: Option<(QueueId, Sequence)>| {
                     place.is_some_and(|(queue, sequence)| is_one(queue, sequence))
                 };
-                // A move from one shard to another is told by an event in each: both name the place between them.
+                // A move from one shard to another is an event in each: both name the place between them.
                 let is_purge = event.kind == EventKind::Purged;
                 is_one(event.queue, event.sequence)
                     || is_purge && places.iter().any(|(queue, sequence)| event.purges(*queue, *sequence))

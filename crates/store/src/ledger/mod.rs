@@ -231,13 +231,7 @@ impl<S: Shelf> Ledger<S> {
             Command::ListMoves(command) => Ok(self.list_moves(*command)),
             Command::MoveChosen(command) => self.move_chosen(now, command),
             Command::HoldExpiry(hold) => Ok(self.hold_expiry(now, *hold)),
-            Command::Due => {
-                self.lapse_slice(now);
-                self.show_slice();
-                self.see_off_slice();
-                self.give_back_slice();
-                Ok(Outcome::Done)
-            }
+            Command::Due => Ok(self.due_slice(now)),
             Command::Queues => Ok(self.queues()),
             Command::PutDocuments(command) => self.put_documents(now, command),
             Command::Documents(command) => Ok(self.documents(command)),
@@ -252,6 +246,15 @@ impl<S: Shelf> Ledger<S> {
                 Ok(Outcome::History(events))
             }
         }
+    }
+
+    /// A slice of each kind of work that is due beside requests.
+    fn due_slice(&mut self, now: Timestamp) -> Outcome {
+        self.lapse_slice(now);
+        self.show_slice();
+        self.see_off_slice();
+        self.give_back_slice();
+        Outcome::Done
     }
 
     /// Does what is due before a step. The time never runs back: answers the step's.

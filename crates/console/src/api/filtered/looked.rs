@@ -88,7 +88,7 @@ mod tests {
         let messages = (0..found).map(|number| (Sequence(number), token)).collect();
         looked.put(Chosen { messages, next: Some(Sequence(found)) }, Timestamp(0));
         let _all = looked.take(u32::MAX);
-        looked.next_look(Timestamp(0)).expect("there are more").1
+        looked.next_look(Timestamp(0)).expect("the selection has further messages").1
     }
 
     #[test]

@@ -129,8 +129,8 @@ impl Filtered {
         }
     }
 
-    /// Goes on with the tasks that are stored, once for each engine. Whoever asks for a task, or begins one, does this
-    /// first: until then nothing is known of those that an earlier start began.
+    /// Goes on with the tasks that are stored, once for each engine. A request that asks for a task, or begins one,
+    /// does this first: until then nothing is known of those that an earlier start began.
     pub(crate) async fn resume(&self, engine: &Arc<Engine>) -> Result<(), EngineError> {
         let is_known = |known: &Known| known.is_ending || known.resumed.as_ptr() == Arc::as_ptr(engine);
         if is_known(&self.known.lock()) {
@@ -191,7 +191,7 @@ impl Known {
         self.tasks.push_back(Arc::clone(task));
     }
 
-    /// Forgets a task whose document could not be stored; its client was told that nothing began.
+    /// Forgets a task whose document could not be stored; its client got an error.
     fn refuse(&mut self, task: &Task) {
         self.tasks.retain(|known| known.id != task.id);
         if self.refused.len() >= REFUSED_MAX {

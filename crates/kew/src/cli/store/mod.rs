@@ -182,7 +182,7 @@ fn make_shards(place: &Place, filled: &Filled) -> Result<bool, ToolError> {
     Ok(made)
 }
 
-/// How a tool opens one shard of so many.
+/// How a tool opens one shard, by its number and how many there are.
 fn options(shard: ShardId, of: ShardCount) -> LogOptions {
     let place = kew_core::ShardPlace { shard, of };
     LogOptions { drive: Drive::Manual, place, ..LogOptions::default() }

@@ -208,7 +208,7 @@ impl Looked<'_> {
         ToolError::NoStore(self.place.shown().into())
     }
 
-    /// Opens a shard without changing a byte of it. `tells` says whether an incomplete batch is told.
+    /// Opens a shard without changing a byte of it. `tells` says whether an incomplete batch is reported.
     pub fn store(&self, shard: ShardId, tells: bool) -> Result<LogStore, ToolError> {
         let looked = LogStore::look(self.disk(shard)?, options(shard, self.shards()), entropy()?);
         let (store, report) = looked.map_err(|error| self.place.explain(error))?;

@@ -28,7 +28,7 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 pub struct Opened {
     /// The stream.
     pub stream: Box<dyn Stream>,
-    /// What both ends of an encrypted stream know, and nobody between them.
+    /// What both ends of an encrypted stream know, and nothing between them.
     pub binding: Option<Binding>,
 }
 

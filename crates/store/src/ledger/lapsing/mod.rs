@@ -87,7 +87,7 @@ impl<S: Shelf> Ledger<S> {
             | Command::ListMoves(_)
             | Command::HoldExpiry(_)
             | Command::Due
-            // Nobody leases from an outbox, and a message that comes was leased elsewhere.
+            // No client leases from an outbox, and a message that comes was leased elsewhere.
             | Command::Owing
             | Command::Carry(_)
             | Command::Bring(_)

@@ -1,7 +1,7 @@
 //! Messages for queues of other shards: how they are owed, carried, taken in and settled.
 //!
 //! What is owed lies in an outbox: a queue of the store's own, one for each target. It is kept, checkpointed and copied
-//! like any other, and nobody leases from it. The place of a message in its outbox is its name on the way: an outbox
+//! like any other, and no client leases from it. The place of a message in its outbox is its name on the way: an outbox
 //! is carried in that order, with none left out, so a target knows by one number which of its messages it has.
 
 use std::collections::BTreeMap;
@@ -133,7 +133,7 @@ impl<S: Shelf> Ledger<S> {
         for item in &items {
             match self.shelf.read(item.place()) {
                 Ok(stored) => messages.push(self.owed(command.outbox, item, stored)?),
-                // Nobody can say when it is read: it waits in its queue, and holds up none of those behind it.
+                // It is not known when it can be read: it waits in its queue, and holds up none of those behind it.
                 Err(StoreError::Damaged { .. }) => {
                     self.shelf.room(RETURN_BYTES)?;
                     self.go_back(now, command.outbox, item, now.plus(DAMAGED_SET_ASIDE));
