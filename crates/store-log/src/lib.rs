@@ -13,6 +13,8 @@
 //!   [`import`],
 //!   and the same over the shards of one store: [`Export`], [`import_into_shards`].
 //!
+//! `shards` keeps several stores in one directory, as the shards of one ([`ShardFolders`]).
+//!
 //! Beside them stand what every layer uses: the one error ([`LogError`]), fields of records
 //! in files (`fields`), the store's locks (`turns`), and faults that
 //! tests plant (`planted`). Every byte that is written is described in `docs/storage-format.md`.
@@ -26,6 +28,7 @@ mod journal;
 pub mod planted;
 #[cfg(not(feature = "planted"))]
 mod planted;
+mod shards;
 mod store;
 mod tools;
 mod turns;
@@ -37,8 +40,8 @@ pub use checkpoint::{
 pub use disk::{
     AppendListener, Appends, BACKUP_LIST, BatchMark, Beside, CHECKPOINTS_FOLDER, DAMAGED_FOLDER,
     DEDUPLICATION_FOLDER, Disk, DiskFile, DiskLock, Fault, FaultPlan, Found, IDENTITY_FILE, IMPORT_FILE,
-    MANIFEST_FILE, Operation, Reached, RealDisk, SCRUB_FILE, SEGMENTS_FOLDER, SimDisk, SimStats, WatchedDisk,
-    Watcher, lock_store, make_private,
+    MANIFEST_FILE, Operation, Reached, RealDisk, SCRUB_FILE, SEGMENTS_FOLDER, SHARDS_FILE, SimDisk, SimStats,
+    WatchedDisk, Watcher, lock_store, make_private,
 };
 pub use error::LogError;
 pub use journal::{
@@ -48,6 +51,7 @@ pub use journal::{
     SegmentNumber, SegmentOptions, SegmentUse, Segments, SurvivorWriter, SyncTarget, TailReport, scan_frames,
     scan_journal,
 };
+pub use shards::{Laid, ShardFolders, laid_out, shard_folder};
 pub use store::{Drive, Durability, LogOptions, LogStats, LogStore, OpenReport, Scrub, ScrubPace, Upkeep};
 pub use tools::{
     BackedUp, BackupFailed, BackupPlan, BackupProgress, BackupReport, CheckReport, Export, ExportHead,

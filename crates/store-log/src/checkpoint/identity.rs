@@ -140,7 +140,12 @@ fn envelope(bytes: &[u8]) -> Result<([u8; 8], (u32, u32)), BadField> {
 }
 
 /// The same for a format of which all versions up to one are known; answers which it is.
-fn envelope_version(bytes: &[u8], magic: [u8; 8], file: &str, newest: u32) -> Result<u32, LogError> {
+pub(crate) fn envelope_version(
+    bytes: &[u8],
+    magic: [u8; 8],
+    file: &str,
+    newest: u32,
+) -> Result<u32, LogError> {
     let Some((sum, version)) =
         envelope(bytes).ok().and_then(|(found, rest)| (found == magic).then_some(rest))
     else {
