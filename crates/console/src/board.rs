@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kew_core::QueueId;
-use kew_engine::Engine;
+use kew_engine::{Engine, HeldExpiry};
 use parking_lot::RwLock;
 use tokio::runtime::Handle;
 
@@ -35,6 +35,8 @@ pub(crate) enum Phase {
 pub struct Running {
     /// Its engine.
     pub engine: Arc<Engine>,
+    /// Those of the other event loops of this process, one for each further shard.
+    pub others: Vec<Arc<Engine>>,
     /// The event loop that the engine's work happens on: time is moved there.
     pub home: Handle,
     /// Batches brought to consumers, by how they ended.
@@ -56,6 +58,16 @@ pub struct Running {
 }
 
 impl Running {
+    /// All engines of this process.
+    pub(crate) fn engines(&self) -> impl Iterator<Item = &Arc<Engine>> {
+        std::iter::once(&self.engine).chain(&self.others)
+    }
+
+    /// How expiry is held, where a loop of this process holds it.
+    pub(crate) fn held_expiry(&self) -> Option<HeldExpiry> {
+        self.engines().find_map(|engine| engine.held_expiry())
+    }
+
     /// The number of the shard that a queue is in.
     pub(crate) fn shard_of(&self, queue: QueueId) -> u64 {
         self.fleet.as_ref().map_or(0, |fleet| fleet.shard_of(queue))

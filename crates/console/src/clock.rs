@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kew_core::Timestamp;
-use kew_engine::{ClockState, Engine};
+use kew_engine::{ClockState, Engine, EngineError};
 use kew_http::{HeaderValue, Method, Reply, Request, StatusCode};
 use serde_json::{Map, Value, json};
 
@@ -75,8 +75,15 @@ pub(crate) async fn confirm(board: &Board) -> Result<Reply, Reply> {
     let Phase::Serving(running) = board.phase() else {
         return Err(Reply::text(StatusCode::SERVICE_UNAVAILABLE, "the server is not serving"));
     };
-    let engine: Arc<Engine> = running.engine.clone();
-    let asked = running.home.spawn(async move { engine.confirm_clock().await }).await;
+    let engines: Vec<Arc<Engine>> = running.engines().cloned().collect();
+    let asked = running.home.spawn(async move {
+        let mut confirmed = false;
+        for engine in engines {
+            confirmed |= engine.confirm_clock().await?;
+        }
+        Ok::<_, EngineError>(confirmed)
+    });
+    let asked = asked.await;
     let unavailable = |why: &str| Reply::text(StatusCode::SERVICE_UNAVAILABLE, why);
     match asked {
         Ok(Ok(confirmed)) => {

@@ -33,7 +33,7 @@ fn ready_but(reasons: &[String]) -> String {
 /// What an operator should see to although requests are served.
 fn reasons(running: &Running, upkeep: &UpkeepReport) -> Vec<String> {
     let mut reasons = upkeep.reasons();
-    if let Some(held) = running.engine.held_expiry() {
+    if let Some(held) = running.held_expiry() {
         let ends = match held.settles_in {
             Some(length) => {
                 format!(

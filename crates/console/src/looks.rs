@@ -95,7 +95,7 @@ impl Looks {
         let dead: HashSet<QueueKey> = self.alarms.dead_letter_queues(&queues);
         let mut counted = 0;
         // Each alarm is one node's: that of the node which keeps its queue.
-        let here = queues.iter().filter(|queue| engine.keeps(queue.id));
+        let here = queues.iter().filter(|queue| engine.sees(queue.id));
         for queue in here.filter(|queue| self.alarms.are_for(&queue.key)) {
             let name: Arc<str> = self.home().text(&queue.key).into();
             if !self.alarms.has_room_for(&name, &mut news) {

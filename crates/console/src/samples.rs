@@ -105,7 +105,7 @@ impl Samples {
     /// One look at all queues that this node keeps.
     pub(crate) async fn look(&self, engine: &Engine, now: Duration) {
         let mut queues = engine.all_queues();
-        queues.retain(|queue| engine.keeps(queue.id));
+        queues.retain(|queue| engine.sees(queue.id));
         let passed = self.kept.lock().looked.replace(now).map(|looked| now.saturating_sub(looked));
         for some in queues.chunks(AT_ONCE) {
             let ids: Vec<QueueId> = some.iter().map(|queue| queue.id).collect();

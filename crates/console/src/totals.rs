@@ -62,7 +62,7 @@ impl Totals {
         // Asked first: what happens meanwhile counts for queues with a series now, and for the others at the next look.
         let all = engine.tally();
         let mut queues = engine.all_queues();
-        queues.retain(|queue| engine.keeps(queue.id));
+        queues.retain(|queue| engine.sees(queue.id));
         let (named, unnamed) = kept.name(queues, self.max);
         for some in named.chunks(AT_ONCE) {
             let ids: Vec<QueueId> = some.iter().map(|queue| queue.id).collect();

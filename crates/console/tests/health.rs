@@ -111,6 +111,7 @@ async fn console_with(store: &Arc<Troubled>, upkeep: Arc<UpkeepReport>) -> (Arc<
     };
     board.serving(Running {
         engine,
+        others: Vec::new(),
         home,
         push_attempts,
         latest_pushes,

@@ -173,6 +173,12 @@ impl Engine {
         self.store.keeps(queue)
     }
 
+    /// Whether figures of a queue are read here: tallies, waits and traffic. Those of a queue that another process keeps
+    /// are that one's to show.
+    pub fn sees(&self, queue: QueueId) -> bool {
+        self.store.sees(queue)
+    }
+
     /// All queues, sorted by account, region and name.
     pub fn all_queues(&self) -> Vec<Arc<Queue>> {
         self.snapshots.all()

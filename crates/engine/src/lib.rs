@@ -50,6 +50,6 @@ pub use options::Options;
 pub use pace::Pace;
 pub use shards::Brought;
 pub use snapshot::{Listing, QueueName, WideListing};
-pub use stats::Stats;
+pub use stats::{Counter, Stats};
 pub use time::{ClockKind, ClockState, EngineClock, TimeSource};
 pub use watch::{DefinitionWatch, MessageWatch};

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use kew_core::{Queue, QueueId, ShardId};
@@ -28,7 +29,8 @@ const TELLS_MAX: Duration = CUT_OFF_AFTER.saturating_add(Duration::from_millis(2
 impl Inner {
     /// Whether every queue there is is known here.
     pub(crate) fn knows_all(&self) -> bool {
-        self.directory.is_map_fresh() && self.places.count.all().all(|shard| self.knows(shard))
+        (self.house.is_some() || self.directory.is_map_fresh())
+            && self.places.count.all().all(|shard| self.knows(shard))
     }
 
     fn knows(&self, shard: ShardId) -> bool {
@@ -62,6 +64,7 @@ impl Inner {
                     self.directory.set_known(shard, Known { from: node, heard_in });
                 }
             }
+            self.knew_all.store(self.knows_all(), Ordering::Release);
             let _changed = tokio::time::timeout(PAUSE, changes.changed()).await;
         }
     }

@@ -22,7 +22,7 @@ use crate::holds::Holds;
 use crate::inner::Inner;
 use crate::known::Directory;
 use crate::map::{FleetMap, NodeId};
-use crate::places::Places;
+use crate::places::{Here, Places};
 use crate::upkeep::{Resting, is_refused};
 use kew_peer::{Reply, Request};
 
@@ -45,9 +45,20 @@ enum Reach {
 impl Fleet {
     /// The store of node `me`, which keeps no shard yet.
     pub fn new(me: NodeId, shards: ShardCount, carrier: Arc<dyn Carrier>, names: Arc<dyn Names>) -> Self {
+        Self::of(me, shards, (carrier, names), None)
+    }
+
+    /// The same. `house` holds the stores of all shards where all nodes are in this process.
+    pub(crate) fn of(
+        me: NodeId,
+        shards: ShardCount,
+        (carrier, names): (Arc<dyn Carrier>, Arc<dyn Names>),
+        house: Option<Here>,
+    ) -> Self {
         Self(Arc::new(Inner {
             me,
             places: Places::new(shards),
+            house,
             carrier,
             names,
             engine: OnceLock::new(),
@@ -208,14 +219,19 @@ impl Inner {
         self.resting.begin(shard, present);
     }
 
-    /// What each of these queues has of something, where its shard is kept here.
+    /// The shards whose figures are read here.
+    fn seen(&self) -> Here {
+        self.house.as_ref().map_or_else(|| self.places.all_here(), Arc::clone)
+    }
+
+    /// What each of these queues has of something, where the figures of its shard are read here.
     fn of_queues<T: Default + Clone>(
         &self,
         queues: &[QueueId],
         look: impl Fn(&dyn Store, &[QueueId]) -> Vec<T>,
     ) -> Vec<T> {
         let mut found = vec![T::default(); queues.len()];
-        for (shard, store) in &*self.places.all_here() {
+        for (shard, store) in &*self.seen() {
             let of_shard = |queue: &QueueId| self.places.count.of_queue(*queue) == *shard;
             let there: Vec<QueueId> = queues.iter().copied().filter(of_shard).collect();
             if there.is_empty() {
@@ -274,6 +290,10 @@ impl Store for Fleet {
         self.0.places.is_here(self.0.places.count.of_queue(queue))
     }
 
+    fn sees(&self, queue: QueueId) -> bool {
+        self.0.house.is_some() || self.keeps(queue)
+    }
+
     fn share(&self, pause: &Pause, until: Timestamp) -> Option<Submission> {
         Some(Submission::remote(Arc::clone(&self.0).share(pause.clone(), until)))
     }
@@ -292,9 +312,10 @@ impl Store for Fleet {
         here.iter().filter_map(|(shard, store)| self.0.resting.next_due(*shard, &**store)).min()
     }
 
+    /// Loops of one process begin with the same time.
     fn newest_instant(&self) -> Timestamp {
-        let here = self.0.places.all_here();
-        here.iter().map(|(_, store)| store.newest_instant()).max().unwrap_or(Timestamp::ZERO)
+        let seen = self.0.seen();
+        seen.iter().map(|(_, store)| store.newest_instant()).max().unwrap_or(Timestamp::ZERO)
     }
 
     /// Of the shards of this node the hold that lets the least expire. Each has its own.
@@ -327,8 +348,8 @@ impl Store for Fleet {
     }
 
     fn tally(&self) -> Tally {
-        let here = self.0.places.all_here();
-        here.iter().fold(Tally::default(), |tally, (_, store)| tally.and(store.tally()))
+        let seen = self.0.seen();
+        seen.iter().fold(Tally::default(), |tally, (_, store)| tally.and(store.tally()))
     }
 
     fn tallies(&self, queues: &[QueueId]) -> Vec<Tally> {
@@ -340,8 +361,8 @@ impl Store for Fleet {
     }
 
     fn take_departures(&self) -> Departures {
-        let here = self.0.places.all_here();
-        here.iter().fold(Departures::default(), |all, (_, store)| all.and(store.take_departures()))
+        let seen = self.0.seen();
+        seen.iter().fold(Departures::default(), |all, (_, store)| all.and(store.take_departures()))
     }
 
     fn traffic(&self, queues: &[QueueId]) -> Vec<Traffic> {
@@ -351,6 +372,9 @@ impl Store for Fleet {
     /// A node that the database does not answer serves what it can through others. It is not ready all the same: it
     /// learns of no take-over, and clients find nodes that do.
     fn health(&self) -> Result<(), StoreError> {
+        if let Some(house) = &self.0.house {
+            return house.iter().try_for_each(|(_, store)| store.health());
+        }
         let read_at = self.0.map.read().read_at;
         let cause = match read_at.map(|at| at.elapsed()) {
             Some(age) if age <= UNREADY_AFTER => return Ok(()),

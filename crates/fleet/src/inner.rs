@@ -18,7 +18,7 @@ use crate::contracts::{Carrier, Names, Shows};
 use crate::holds::Holds;
 use crate::known::Directory;
 use crate::map::{FleetMap, NodeId};
-use crate::places::Places;
+use crate::places::{Here, Places};
 use crate::upkeep::Resting;
 
 /// How long a node that is about to stop is remembered although no map shows it: it may just have started.
@@ -27,6 +27,9 @@ const REMEMBERED_FOR: Duration = Duration::from_secs(5);
 pub(crate) struct Inner {
     pub(crate) me: NodeId,
     pub(crate) places: Places,
+    /// All shards with their stores, where every node of the fleet is an event loop of this process: figures are read
+    /// from them all. `None` where nodes are processes.
+    pub(crate) house: Option<Here>,
     pub(crate) carrier: Arc<dyn Carrier>,
     pub(crate) names: Arc<dyn Names>,
     /// The engine, and the event loop that it is on.

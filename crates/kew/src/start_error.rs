@@ -37,6 +37,35 @@ pub enum StartError {
         /// Why not.
         cause: LogError,
     },
+    /// The directory holds a store of another number of shards.
+    #[error(
+        "the store in {} has {has} {}, and --shards says {wanted}: leave --shards out to serve it as it is; to convert it, stop its server, write `kew store --store {} export --to FILE`, then `kew store --store NEW import --shards {wanted} --from FILE`, and serve NEW",
+        path.display(), shards(*has), path.display()
+    )]
+    OtherShards {
+        /// Which directory.
+        path: PathBuf,
+        /// How many it has.
+        has: u16,
+        /// How many were asked for.
+        wanted: u16,
+    },
+    /// The store has several shards, and there is one virtual clock.
+    #[error("the store in {} has {has} shards, each with a clock of its own: serve it with --clock system", path.display())]
+    VirtualClock {
+        /// Which directory.
+        path: PathBuf,
+        /// How many it has.
+        has: u16,
+    },
+    /// The shards do not go together.
+    #[error("cannot serve the shards of {store}: {cause}")]
+    Shards {
+        /// Which store.
+        store: String,
+        /// Why not.
+        cause: String,
+    },
     /// The store in PostgreSQL cannot be used.
     #[error("cannot use the store in {url}: {cause}")]
     Postgres {
@@ -83,6 +112,10 @@ pub enum StartError {
         /// Why not.
         cause: std::io::Error,
     },
+}
+
+fn shards(count: u16) -> &'static str {
+    if count == 1 { "shard" } else { "shards" }
 }
 
 /// What to do about a store that is damaged or misses a file.

@@ -48,13 +48,19 @@ impl Dispatcher {
             engine,
             entropy,
             settings,
-            targets: Targets { webhooks, workers },
+            targets: Arc::new(Targets { webhooks, workers }),
             attempts: Arc::default(),
             circuits: Arc::default(),
             stop,
             places,
         };
         Self { shared: Arc::new(shared) }
+    }
+
+    /// A dispatcher over the engine of another shard of this process. It shares targets, bounds and figures with this
+    /// one, and the end.
+    pub fn beside(&self, engine: Arc<Engine>) -> Self {
+        Self { shared: Arc::new(Shared { engine, ..(*self.shared).clone() }) }
     }
 
     /// What came of the batches.

@@ -38,11 +38,12 @@ pub struct Settings {
 }
 
 /// What all lanes share.
+#[derive(Clone)]
 pub(crate) struct Shared {
     pub(crate) engine: Arc<Engine>,
     pub(crate) settings: Settings,
     pub(crate) entropy: Arc<dyn Entropy>,
-    pub(crate) targets: Targets,
+    pub(crate) targets: Arc<Targets>,
     pub(crate) attempts: Arc<Attempts>,
     pub(crate) circuits: Arc<Circuits>,
     pub(crate) stop: Drain,

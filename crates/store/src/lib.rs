@@ -126,6 +126,11 @@ pub trait Store: Send + Sync {
         true
     }
 
+    /// Whether figures of this queue are read here: of those it keeps, unless it says otherwise.
+    fn sees(&self, queue: QueueId) -> bool {
+        self.keeps(queue)
+    }
+
     /// From now on queues of other shards are found there. A store that has no others has no use for it.
     fn know_others(&self, elsewhere: Arc<dyn Elsewhere>) {
         drop(elsewhere);

@@ -53,6 +53,10 @@ fn backups_of(running: &Running) -> Result<&Arc<dyn Backups>, ApiError> {
                 "the store is in PostgreSQL: back the database up with PostgreSQL's own tools (pg_basebackup or \
                  pg_dump), or stop the server and run `kew store backup`"
             }
+            "directory" => {
+                "the store has several shards: stop the server and run `kew store backup`, which copies them all as of \
+                 one moment"
+            }
             _ => {
                 "the store is in memory and has no files: start the server with --store and a directory to have \
                  backups"

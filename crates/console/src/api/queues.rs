@@ -193,7 +193,7 @@ pub(super) async fn shown(
     let home = cx.home();
     // Another node's rates are as it says; its counts were just asked for, and waited for.
     let samples = &cx.console.looks.samples;
-    let rates = if running.engine.keeps(id) {
+    let rates = if running.engine.sees(id) {
         Some(samples.rates(id))
     } else {
         cx.console.peers.figures(&running, samples, &[Arc::clone(queue)]).await.of(id).map(|of| of.rates)

@@ -11,6 +11,7 @@ mod text;
 
 use std::sync::Arc;
 
+use kew_engine::{Counter, Stats};
 use kew_http::{Droppable, HeaderValue, Reply, StatusCode};
 use tokio::runtime::Handle;
 
@@ -156,26 +157,28 @@ impl Console {
 }
 
 fn write_receives(text: &mut Text, running: &Running) {
-    let stats = running.engine.stats();
+    let sum = |figure: fn(&Stats) -> &Counter| {
+        running.engines().map(|engine| figure(engine.stats()).value()).sum::<u64>()
+    };
     text.family("kew_empty_receives_total", "counter", "Receives that were answered without a message.");
-    text.sample("kew_empty_receives_total", &[], stats.empty_receives.value());
+    text.sample("kew_empty_receives_total", &[], sum(|stats| &stats.empty_receives));
     let limited = "Receives that found as many messages in flight as there may be.";
     text.family("kew_limited_receives_total", "counter", limited);
-    text.sample("kew_limited_receives_total", &[], stats.limited_receives.value());
+    text.sample("kew_limited_receives_total", &[], sum(|stats| &stats.limited_receives));
     text.family("kew_waiting_receives", "gauge", "Receives that wait for a message now.");
-    text.sample("kew_waiting_receives", &[], stats.waiting_receives.value());
+    text.sample("kew_waiting_receives", &[], sum(|stats| &stats.waiting_receives));
     let owed = "Messages that left queues of this node for queues of another shard, and have not arrived.";
     text.family("kew_owed_messages", "gauge", owed);
-    text.sample("kew_owed_messages", &[], stats.owed_messages.value());
+    text.sample("kew_owed_messages", &[], sum(|stats| &stats.owed_messages));
     let carried = "Messages that were carried from queues of this node to queues of another shard.";
     text.family("kew_carried_messages_total", "counter", carried);
-    text.sample("kew_carried_messages_total", &[], stats.carried_messages.value());
+    text.sample("kew_carried_messages_total", &[], sum(|stats| &stats.carried_messages));
 }
 
 fn write_clock(text: &mut Text, running: &Running) {
     let name = "kew_clock_leap_held";
     text.family(name, "gauge", "1 while no message expires because the clock leapt.");
-    text.sample(name, &[], u64::from(running.engine.held_expiry().is_some()));
+    text.sample(name, &[], u64::from(running.held_expiry().is_some()));
 }
 
 fn write_pushes(text: &mut Text, running: &Running) {

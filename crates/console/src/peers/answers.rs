@@ -29,7 +29,7 @@ impl Peers {
         } else if let Some(queue) = queues(&question, "samples").and_then(|queues| queues.first().copied()) {
             let step = question.get("step").and_then(Value::as_u64);
             let span = Span { queue, seconds, step };
-            let shown = if engine.keeps(queue) { samples::show(engine, kept, span) } else { Value::Null };
+            let shown = if engine.sees(queue) { samples::show(engine, kept, span) } else { Value::Null };
             json!({ "samples": shown })
         } else {
             Value::Null

@@ -52,7 +52,7 @@ impl Peers {
         queues: &[Arc<Queue>],
     ) -> Gathered {
         let ids = queues.iter().map(|queue| queue.id);
-        let (here, elsewhere): (Vec<_>, Vec<_>) = ids.partition(|queue| running.engine.keeps(*queue));
+        let (here, elsewhere): (Vec<_>, Vec<_>) = ids.partition(|queue| running.engine.sees(*queue));
         let own = own_figures(Arc::clone(&running.engine), Arc::clone(samples), here);
         let mut gathered = match &running.fleet {
             None => own.await,
@@ -139,7 +139,7 @@ async fn own_figures(engine: Arc<Engine>, samples: Arc<Samples>, queues: Vec<Que
 
 /// What this node shows of queues that it keeps.
 pub(super) async fn show(engine: Arc<Engine>, samples: Arc<Samples>, queues: Vec<QueueId>) -> Value {
-    let kept = queues.into_iter().filter(|queue| engine.keeps(*queue)).collect();
+    let kept = queues.into_iter().filter(|queue| engine.sees(*queue)).collect();
     let gathered = own_figures(engine, samples, kept).await;
     gathered.known.iter().map(|(queue, figures)| written(*queue, figures)).collect()
 }

@@ -30,7 +30,7 @@ impl Peers {
         samples: &Samples,
         span: Span,
     ) -> Option<Arc<Value>> {
-        let fleet = running.fleet.as_ref().filter(|_| !running.engine.keeps(span.queue));
+        let fleet = running.fleet.as_ref().filter(|_| !running.engine.sees(span.queue));
         let Some(fleet) = fleet else { return Some(Arc::new(show(&running.engine, samples, span))) };
         let Span { seconds, step, .. } = span;
         let ask = |queues: Vec<u64>| json!({ "samples": queues, "seconds": seconds, "step": step });
@@ -48,7 +48,7 @@ impl Peers {
         seconds: u64,
     ) -> HashMap<QueueId, Curve> {
         let (here, elsewhere): (Vec<_>, Vec<_>) =
-            queues.iter().copied().partition(|queue| running.engine.keeps(*queue));
+            queues.iter().copied().partition(|queue| running.engine.sees(*queue));
         let own = here.into_iter().map(|queue| (queue, curve(&running.engine, samples, queue, seconds)));
         let mut curves: HashMap<QueueId, Curve> = own.collect();
         let Some(fleet) = &running.fleet else { return curves };
@@ -94,7 +94,7 @@ pub(super) fn show_curves(engine: &Engine, samples: &Samples, queues: &[QueueId]
             .collect();
         json!({ "id": queue.0, "points": points })
     };
-    queues.iter().filter(|queue| engine.keeps(**queue)).map(written).collect()
+    queues.iter().filter(|queue| engine.sees(**queue)).map(written).collect()
 }
 
 fn curve(engine: &Engine, samples: &Samples, queue: QueueId, seconds: u64) -> Curve {

@@ -216,6 +216,7 @@ pub async fn rig_of(parts: Parts) -> Rig {
     let board = Arc::new(Board::default());
     board.serving(Running {
         engine: Arc::clone(&engine),
+        others: Vec::new(),
         home: tokio::runtime::Handle::current(),
         push_attempts: Box::new(|| [("ok", 0), ("failed", 0), ("unreached", 0)]),
         latest_pushes: Box::new(Vec::new),

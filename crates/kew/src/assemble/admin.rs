@@ -10,14 +10,16 @@ use kew_console::{
 use kew_core::{AccountId, Timestamp};
 use kew_http::Tls;
 
-use super::{Kept, Parts};
+use super::Parts;
+use super::loops::Loops;
 use crate::alarms::Lost;
 use crate::config::{Settings, StoreChoice};
 use crate::consumers::push::Pushes;
-use crate::listen::{AdminLoop, Started};
+use crate::listen::AdminLoop;
 use crate::log::{Area, Log};
 use crate::machine::{self, SystemTimeSource};
 use crate::store::backups::StoreBackups;
+use crate::store::kept::Kept;
 use crate::{message_notes, notices, push};
 
 const ADMIN_CONNECTIONS_MAX: usize = 128;
@@ -114,21 +116,21 @@ pub(super) fn alarm_lost(log: Log) -> Arc<Lost> {
 
 /// What the console shows of a server that serves.
 pub(super) fn on_board(
-    running: &Started,
+    running: &Loops,
     pushes: &Pushes,
     (kept, backups): (&Kept, &Option<Arc<StoreBackups>>),
     (place, disk, fleet): (StorePlace, Option<Box<StoreDisk>>, Option<Arc<dyn Fleet>>),
 ) -> Running {
     let (counted, latest) = (Arc::clone(&pushes.attempts), Arc::clone(&pushes.attempts));
     let circuits = Arc::clone(&pushes.circuits);
-    let store = kept.as_ref().map(|kept| Arc::clone(&kept.store));
     Running {
-        engine: Arc::clone(&running.engine),
-        home: running.handle.clone(),
+        engine: Arc::clone(running.engine()),
+        others: running.engines().split_off(1),
+        home: running.home().clone(),
         push_attempts: Box::new(move || push::counted(&counted)),
         latest_pushes: Box::new(move || push::latest(&latest)),
         open_circuits: Box::new(move || push::open(&circuits)),
-        store_bytes: store.map(|store| Box::new(move || store.live_and_dead_bytes()) as Box<_>),
+        store_bytes: kept.counts_bytes().map(|bytes| Box::new(bytes) as Box<_>),
         disk,
         fleet,
         backups: backups.as_ref().map(|backups| Arc::clone(backups) as Arc<_>),
@@ -148,7 +150,7 @@ pub(super) fn store_disk(store: &StoreChoice) -> Option<Box<StoreDisk>> {
 
 /// What and where the store is, and whose.
 pub(super) fn store_place(settings: &Settings, kept: &Kept, now: Timestamp) -> StorePlace {
-    let owned = kept.as_ref().and_then(|kept| kept.owned.as_ref());
+    let owned = kept.only().and_then(|kept| kept.owned.as_ref());
     StorePlace {
         kind: match settings.server.store {
             StoreChoice::Memory => "memory",

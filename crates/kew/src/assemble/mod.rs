@@ -2,6 +2,7 @@
 
 mod admin;
 mod front_ends;
+mod loops;
 mod store;
 
 use std::sync::{Arc, OnceLock};
@@ -10,7 +11,7 @@ use kew_azure::KeySet;
 use kew_console::{Board, Console, UpkeepReport};
 use kew_core::Entropy;
 use kew_engine::Engine;
-use kew_http::{Drain, Dropped, Durations, Exchange, Histogram, Replies, Witness, Witnesses};
+use kew_http::{Drain, Dropped, Durations, Exchange, Histogram, Ration, Replies, Witness, Witnesses};
 use kew_log_pg::{Ending, Undropped};
 use kew_push::workers::Workers;
 use kew_store::Store as _;
@@ -22,18 +23,17 @@ use crate::config::{Auth, Bearer, Settings};
 use crate::consumers::push::Pushes;
 use crate::firing::FiringAlarms;
 use crate::fleet::{FleetEnd, FleetNode};
-use crate::listen::{
-    Admin, AdminPlace, CertificateWatch, Certificates, Started, TokenKeysError, TokenKeysWatch,
-};
+use crate::listen::{Admin, AdminPlace, CertificateWatch, Certificates, TokenKeysError, TokenKeysWatch};
 use crate::log::{Area, Level, Log};
 use crate::machine::{self, SystemEntropy};
 use crate::reports::refused::Failures;
 use crate::reports::requests::RequestLines;
 use crate::start_error::StartError;
 use crate::store::backups::StoreBackups;
-use crate::store::kept::KeptStore;
+use crate::store::kept::Kept;
 use crate::telemetry::Spans;
 use admin::{alarm_lost, on_board, store_disk, store_place, upkeep_report};
+use loops::Loops;
 
 /// Files that are not connections of clients: segments, checkpoints, the loops' own, the admin API's connections.
 const OTHER_FILES: u64 = 512;
@@ -54,7 +54,7 @@ pub struct Server {
     drain: Drain,
     pushes: Pushes,
     others_ended: Drain,
-    running: Started,
+    running: Loops,
     board: Arc<Board>,
     admin: Admin,
     console: Console,
@@ -94,13 +94,14 @@ impl Server {
             None => parts.own_store(&mut entrances, &mut bound, ending)?,
         };
         let doors = parts.entrances(entrances, &mut certificates)?;
-        let (kept, running) = match node {
-            Some(node) => (None, parts.run_in_fleet(node, doors)?),
+        let (kept, running, house) = match node {
+            Some(node) => (Kept::default(), parts.run_in_fleet(node, doors)?, None),
             None => parts.open_and_run(owned, doors)?,
         };
+        let fleet = fleet.or_else(|| house.map(|house| Arc::new(house) as Arc<dyn kew_console::Fleet>));
         let pushes = parts.consumers(&bound, &running)?;
         let backups = parts.backups(&kept)?;
-        let place = store_place(settings, &kept, running.engine.now());
+        let place = store_place(settings, &kept, running.engine().now());
         let disk = store_disk(&settings.server.store);
         // The store is ours now: alarms of rules that were removed leave their file.
         parts.firing.save();
@@ -133,7 +134,7 @@ impl Server {
 
     /// Where messages are kept, for people.
     pub fn store_line(&self) -> String {
-        match &self.kept {
+        match self.kept.only() {
             Some(kept) => kept.place.clone(),
             None => self.store_text.clone(),
         }
@@ -141,19 +142,19 @@ impl Server {
 
     /// Why everything is to be started again: another node owns the store in PostgreSQL by now, or the store stopped.
     pub fn lost(&self) -> Option<String> {
-        let kept = self.kept.as_ref()?;
+        let kept = self.kept.only()?;
         let over = kept.owned.as_ref()?.tenure().over().map(ToOwned::to_owned);
         over.or_else(|| kept.store.health().err().map(|error| error.to_string()))
     }
 
     /// Why requests are refused for now, if they are.
     pub fn refusal(&self) -> Option<String> {
-        self.kept.as_ref()?.owned.as_ref()?.tenure().refusal()
+        self.kept.only()?.owned.as_ref()?.tenure().refusal()
     }
 
     /// Tables in PostgreSQL that cannot be dropped just now.
     pub fn undropped(&self) -> Option<Undropped> {
-        self.kept.as_ref()?.owned.as_ref()?.undropped()
+        self.kept.only()?.owned.as_ref()?.undropped()
     }
 
     /// What resolves when nothing is served any more without an order to stop; it can be had once.
@@ -171,11 +172,11 @@ impl Server {
         }
         self.pushes.begin_to_stop();
         self.drain.close();
-        self.running.engine.shutdown();
+        self.running.shut_down();
         let pushed = self.pushes.join();
         self.others_ended.close();
         // Whatever fails, the rest ends too: a listener that stays would keep its port from the next start.
-        let engine = Arc::clone(&self.running.engine);
+        let engine = Arc::clone(self.running.engine());
         let ran = self.running.join().map_err(|error| error.to_string());
         tell_last(&self.console, &engine);
         if let Some(backups) = self.backups {
@@ -184,7 +185,7 @@ impl Server {
         // It writes into the store's directory, which another server may open once the store is closed.
         self.alarm_posts.stop();
         let log = self.log.of(Area::Store);
-        let closed = self.kept.map_or(Ok(()), |kept| kept.close(log));
+        let closed = self.kept.close(log);
         let text = |error: std::io::Error| error.to_string();
         let admin = self.admin.stop().map_err(text);
         let certificates = self.certificates.map_or(Ok(()), |watch| watch.stop().map_err(text));
@@ -208,6 +209,7 @@ struct Parts<'a> {
     others_ended: Drain,
     durations: Arc<Durations>,
     replies: Replies,
+    bodies: Ration,
     syncs: Arc<Histogram>,
     board: Arc<Board>,
     upkeep: Arc<UpkeepReport>,
@@ -253,6 +255,7 @@ impl<'a> Parts<'a> {
             others_ended: Drain::default(),
             durations: Arc::default(),
             replies: Replies::new(settings.limits.http.replies_bytes_max),
+            bodies: Ration::default(),
             syncs: Arc::default(),
             board: Arc::default(),
             upkeep,
@@ -322,9 +325,6 @@ fn tell_last(console: &Console, engine: &Engine) {
             .block_on(async { tokio::time::timeout(LAST_LOOK, console.tell_departures(engine)).await });
     }
 }
-
-/// A store that is kept.
-type Kept = Option<KeptStore>;
 
 /// The keys of bearer tokens, and what looks after them. Open mode does not use them.
 fn token_keys(

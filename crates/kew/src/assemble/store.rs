@@ -5,23 +5,25 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kew_engine::{Options, TimeSource};
+use kew_core::{ShardCount, ShardPlace};
+use kew_engine::{ClockKind, Options, TimeSource};
 use kew_log_pg::{Ending, PgDisk, PgStore};
 use kew_store::ledger::Bounds;
 use kew_store::{MemoryStore, Store};
-use kew_store_log::{Drive, LogOptions, LogStore, SegmentOptions};
+use kew_store_log::{Drive, LogOptions, LogStore, SegmentOptions, laid_out};
 
-use super::{Kept, Parts};
+use super::Parts;
+use super::loops::Loops;
 use crate::bind::{self, Bound};
 use crate::config::{PgUrl, StoreChoice};
 use crate::consumers::push::{Pushes, WorkersWanted};
-use crate::fleet::{self, FleetNode, Opens, PeerPlace};
-use crate::listen::{Begin, Entrance, EventLoop, Serves, Started};
+use crate::fleet::{self, FleetNode, Opens, PeerPlace, ShownHouse};
+use crate::listen::{Begin, Entrance, EventLoop, FrontEndSettings, Serves, Started};
 use crate::log::{Area, Level};
 use crate::machine::{self, DatabaseTime, SystemTimeSource};
 use crate::start_error::StartError;
 use crate::store::backups::StoreBackups;
-use crate::store::kept::KeptStore;
+use crate::store::kept::{Kept, KeptStore};
 use crate::store::opening::Standing;
 use crate::{notices, opening};
 
@@ -29,6 +31,9 @@ use crate::{notices, opening};
 const OPENS_AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// It doubles up to this: each try reads the store, from a database that may be in trouble.
 const OPENS_AGAIN_MAX: Duration = Duration::from_secs(30);
+
+/// Files that each shard of a directory may have open, however many shards there are.
+const OPEN_FILES_MIN: usize = 8;
 
 /// The store in PostgreSQL that this node owns, and its log.
 pub(super) struct Owned {
@@ -92,7 +97,7 @@ impl Parts<'_> {
         let (StoreChoice::Postgres(url), Some(peer)) = (&server.store, server.peer.socket()) else {
             return Ok(None);
         };
-        let name = server.node.clone().unwrap_or_else(machine::host_name);
+        let name = self.node_name();
         let (log, mut standing) = (self.log.of(Area::Store), Standing::default());
         let mut waited = false;
         loop {
@@ -119,6 +124,11 @@ impl Parts<'_> {
         }
     }
 
+    /// What operators call this node.
+    pub(super) fn node_name(&self) -> String {
+        self.settings.server.node.clone().unwrap_or_else(machine::host_name)
+    }
+
     fn opens(&self) -> Opens {
         let mut options = self.log_options();
         // Ids that were put away would be read from the database while steps wait.
@@ -136,7 +146,7 @@ impl Parts<'_> {
         &self,
         node: FleetNode,
         entrances: Vec<Entrance>,
-    ) -> Result<Started, StartError> {
+    ) -> Result<Loops, StartError> {
         let (store, time) = (node.store(), node.time());
         self.run(store, time, entrances, Some(node))
     }
@@ -149,19 +159,14 @@ impl Parts<'_> {
         opening::open_postgres(disk.clone(), url, options, entropy, log)
     }
 
-    /// Opens the store that was chosen, and runs the event loop over it.
+    /// Opens the store that was chosen, and runs the event loops over it.
     pub(super) fn open_and_run(
         &self,
         owned: Option<Owned>,
         entrances: Vec<Entrance>,
-    ) -> Result<(Kept, Started), StartError> {
+    ) -> Result<(Kept, Loops, Option<ShownHouse>), StartError> {
         match (&self.settings.server.store, owned) {
-            (StoreChoice::Memory, _) => {
-                let warning = "messages are kept in memory only and are gone when the server stops";
-                self.log.tell(Level::Warn, warning, &[]);
-                let store = MemoryStore::with_bounds(Arc::clone(&self.entropy), self.bounds());
-                Ok((None, self.run(Arc::new(store), Arc::new(SystemTimeSource), entrances, None)?))
-            }
+            (StoreChoice::Memory, _) => self.run_in_memory(entrances),
             (StoreChoice::Postgres(url), owned) => {
                 let owned = owned.expect("the store in PostgreSQL was opened before anything runs over it");
                 self.run_on_postgres(url, owned, entrances)
@@ -170,28 +175,95 @@ impl Parts<'_> {
         }
     }
 
+    fn run_in_memory(
+        &self,
+        entrances: Vec<Entrance>,
+    ) -> Result<(Kept, Loops, Option<ShownHouse>), StartError> {
+        let warning = "messages are kept in memory only and are gone when the server stops";
+        self.log.tell(Level::Warn, warning, &[]);
+        let of = self.settings.server.shards.unwrap_or(ShardCount::ONE);
+        if of == ShardCount::ONE {
+            let store = MemoryStore::with_bounds(Arc::clone(&self.entropy), self.bounds());
+            let loops = self.run(Arc::new(store), Arc::new(SystemTimeSource), entrances, None)?;
+            return Ok((Kept::default(), loops, None));
+        }
+        let bounds = share_of(self.bounds(), of);
+        let store = |shard| MemoryStore::shard(Arc::clone(&self.entropy), bounds, ShardPlace { shard, of });
+        let stores = of.all().map(|shard| Arc::new(store(shard)) as Arc<dyn Store>).collect();
+        let (loops, shown) = self.run_on_shards(stores, entrances)?;
+        Ok((Kept::default(), loops, Some(shown)))
+    }
+
     fn run_on_postgres(
         &self,
         url: &PgUrl,
         Owned { disk, store: log }: Owned,
         entrances: Vec<Entrance>,
-    ) -> Result<(Kept, Started), StartError> {
+    ) -> Result<(Kept, Loops, Option<ShownHouse>), StartError> {
         let tenure = Arc::clone(disk.tenure());
         log.report_to(Arc::clone(&self.upkeep) as _);
         let store = Arc::new(PgStore::new(Arc::clone(&log), Arc::clone(&tenure)));
         let time = Arc::new(DatabaseTime::new(tenure));
         let running = self.run(store, time, entrances, None)?;
-        Ok((Some(KeptStore { store: log, place: url.to_string(), owned: Some(disk) }), running))
+        let kept = KeptStore { store: log, place: url.to_string(), owned: Some(disk) };
+        Ok((kept.into(), running, None))
     }
 
-    fn run_on_directory(&self, path: &Path, entrances: Vec<Entrance>) -> Result<(Kept, Started), StartError> {
+    fn run_on_directory(
+        &self,
+        path: &Path,
+        entrances: Vec<Entrance>,
+    ) -> Result<(Kept, Loops, Option<ShownHouse>), StartError> {
+        let shards = self.shards_of(path)?;
+        if shards != ShardCount::ONE {
+            return self.run_on_folders(path, shards, entrances);
+        }
         let store =
             opening::open(path, self.log_options(), Arc::clone(&self.entropy), self.log.of(Area::Store))?;
         store.report_to(Arc::clone(&self.upkeep) as _);
         opening::scrub(&store, path, self.settings.scrub)?;
         let place = path.display().to_string();
-        let kept = Some(KeptStore { store: Arc::clone(&store), place, owned: None });
-        Ok((kept, self.run(store, Arc::new(SystemTimeSource), entrances, None)?))
+        let kept = KeptStore { store: Arc::clone(&store), place, owned: None };
+        Ok((kept.into(), self.run(store, Arc::new(SystemTimeSource), entrances, None)?, None))
+    }
+
+    /// How many shards a store in a directory has: as many as it was made with.
+    fn shards_of(&self, path: &Path) -> Result<ShardCount, StartError> {
+        let laid = laid_out(path).map_err(|cause| StartError::Store { path: path.to_owned(), cause })?;
+        let server = &self.settings.server;
+        let shards = match (laid.shards(), server.shards) {
+            (None, wanted) => wanted.unwrap_or(ShardCount::ONE),
+            (Some(has), Some(wanted)) if has != wanted => {
+                let (has, wanted) = (has.get(), wanted.get());
+                return Err(StartError::OtherShards { path: path.to_owned(), has, wanted });
+            }
+            (Some(has), _) => has,
+        };
+        if shards != ShardCount::ONE && server.clock == ClockKind::Virtual {
+            return Err(StartError::VirtualClock { path: path.to_owned(), has: shards.get() });
+        }
+        Ok(shards)
+    }
+
+    fn run_on_folders(
+        &self,
+        path: &Path,
+        shards: ShardCount,
+        entrances: Vec<Entrance>,
+    ) -> Result<(Kept, Loops, Option<ShownHouse>), StartError> {
+        let usual = self.log_options();
+        let files = (usual.segments.open_max / usize::from(shards.get())).max(OPEN_FILES_MIN);
+        let segments = SegmentOptions { open_max: files, ..usual.segments };
+        let options = LogOptions { bounds: share_of(usual.bounds, shards), segments, ..usual };
+        let log = self.log.of(Area::Store);
+        let (folders, stores) = opening::open_shards(path, shards, options, &self.entropy, log)?;
+        for (shard, store) in shards.all().zip(&stores) {
+            store.report_to(Arc::clone(&self.upkeep) as _);
+            opening::scrub(store, &folders.path(shard), self.settings.scrub)?;
+        }
+        let served = stores.iter().map(|store| Arc::clone(store) as Arc<dyn Store>).collect();
+        let (loops, shown) = self.run_on_shards(served, entrances)?;
+        Ok((Kept::of_shards(stores, folders), loops, Some(shown)))
     }
 
     fn log_options(&self) -> LogOptions {
@@ -209,13 +281,28 @@ impl Parts<'_> {
         Bounds { deduplication_ids: limits.dedup_ids, events: limits.history_events, ..Bounds::default() }
     }
 
+    /// Runs the only event loop of a server.
     fn run<S: Store + 'static>(
         &self,
         store: Arc<S>,
         source: Arc<dyn TimeSource>,
         entrances: Vec<Entrance>,
         fleet: Option<FleetNode>,
-    ) -> Result<Started, StartError> {
+    ) -> Result<Loops, StartError> {
+        let mut event_loop = self.event_loop(store, source, entrances, self.front_ends()?);
+        event_loop.options.shards_come = fleet.is_some();
+        event_loop.beside = fleet.map(on_loop);
+        Ok(begin(event_loop)?.into())
+    }
+
+    /// An event loop over a store.
+    pub(super) fn event_loop<S: Store + 'static>(
+        &self,
+        store: Arc<S>,
+        source: Arc<dyn TimeSource>,
+        entrances: Vec<Entrance>,
+        front_ends: FrontEndSettings,
+    ) -> EventLoop<S> {
         let (log, limits, upkeep) =
             (self.log.of(Area::Clock), &self.settings.limits, Arc::clone(&self.upkeep));
         let options = Options {
@@ -225,45 +312,57 @@ impl Parts<'_> {
             waiters_max: limits.waiters_max,
             waiters_per_queue_max: limits.waiters_per_queue_max,
             queues_max: limits.queues_max,
-            shards_come: fleet.is_some(),
             notices: Arc::new(move |notice| notices::tell(log, &*upkeep, notice)),
             ..Options::default()
         };
-        let event_loop = EventLoop {
+        EventLoop {
+            name: "kew-loop".to_owned(),
             store,
             source,
             entropy: Arc::clone(&self.entropy),
             options,
-            beside: fleet.map(on_loop),
-            front_ends: self.front_ends()?,
+            beside: None,
+            front_ends,
             entrances,
             syncs: Arc::clone(&self.syncs),
+            own_syncs: None,
+            bodies: self.bodies.clone(),
             limits: self.limits(self.connections_max),
             replies: self.replies.clone(),
             witnesses: self.witnesses(),
             drain: self.drain.clone(),
             others_ended: self.others_ended.clone(),
-        };
-        event_loop.start().map_err(|cause| StartError::Machine { doing: "starting the event loop", cause })
+        }
     }
 
-    pub(super) fn consumers(&self, bound: &Bound, running: &Started) -> Result<Pushes, StartError> {
+    pub(super) fn consumers(&self, bound: &Bound, running: &Loops) -> Result<Pushes, StartError> {
         let workers = WorkersWanted { bound, token: Arc::clone(&self.inner_token), place: &self.workers };
-        let engine = Arc::clone(&running.engine);
+        let engines = running.engines();
         let news = (self.log.of(Area::Push), Arc::clone(&self.upkeep));
-        let pushes = Pushes::start(engine, self.settings, Arc::clone(&self.entropy), workers, news);
+        let pushes = Pushes::start(&engines, self.settings, Arc::clone(&self.entropy), workers, news);
         pushes.map_err(StartError::Consumers)
     }
 
     /// Backups of a store in a directory; other stores are backed up by other means.
     pub(super) fn backups(&self, kept: &Kept) -> Result<Option<Arc<StoreBackups>>, StartError> {
-        let (StoreChoice::Directory(path), Some(kept)) = (&self.settings.server.store, kept) else {
+        let (StoreChoice::Directory(path), Some(kept)) = (&self.settings.server.store, kept.only()) else {
             return Ok(None);
         };
         let log = self.log.of(Area::Store);
         let backups = StoreBackups::new(Arc::clone(&kept.store), path, Arc::clone(&self.entropy), log);
         let backups = backups.map_err(|cause| StartError::Directory { path: path.clone(), cause })?;
         Ok(Some(Arc::new(backups)))
+    }
+}
+
+/// A shard's part of what a whole server may keep in memory.
+fn share_of(bounds: Bounds, shards: ShardCount) -> Bounds {
+    let share = |most: usize| most / usize::from(shards.get());
+    Bounds {
+        deduplication_ids: share(bounds.deduplication_ids).max(1),
+        deduplication_ids_max: share(bounds.deduplication_ids_max).max(1),
+        events: share(bounds.events),
+        ..bounds
     }
 }
 
@@ -277,6 +376,11 @@ fn segments() -> SegmentOptions {
 /// Whether an error of a database may be gone a moment later.
 fn may_pass(error: &StartError) -> bool {
     matches!(error, StartError::Postgres { cause, .. } if cause.may_pass())
+}
+
+/// Starts an event loop.
+pub(super) fn begin<S: Store + 'static>(event_loop: EventLoop<S>) -> Result<Started, StartError> {
+    event_loop.start().map_err(|cause| StartError::Machine { doing: "starting the event loop", cause })
 }
 
 /// Keeps shards on the event loop, until it ends.

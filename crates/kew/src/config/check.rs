@@ -2,6 +2,9 @@
 
 use std::net::SocketAddr;
 
+use kew_core::ShardCount;
+use kew_engine::ClockKind;
+
 use super::error::ConfigError;
 use super::table::SERVER;
 use super::values::{Place, Values};
@@ -35,6 +38,7 @@ pub(super) fn together(settings: &Settings, values: &Values) -> Result<(), Confi
         )));
     }
     check_peer(settings, values)?;
+    check_shards(settings, values)?;
     let of_disk = settings.alarms.iter().find(|rule| !rule.metric.is_of_queues());
     if let (Some(rule), None) = (of_disk, server.store.directory()) {
         let told = values.told(SERVER, "store");
@@ -57,6 +61,26 @@ fn check_peer(settings: &Settings, values: &Values) -> Result<(), ConfigError> {
         let told_store = values.told(SERVER, "store");
         return Err(ConfigError::new(format!(
             "{told} is for the nodes of a store in PostgreSQL, and {told_store} is none: give --store postgres://…, or leave --peer out"
+        )));
+    }
+    Ok(())
+}
+
+/// Shards of a process are event loops over a directory or over memory.
+fn check_shards(settings: &Settings, values: &Values) -> Result<(), ConfigError> {
+    let server = &settings.server;
+    let Some(shards) = server.shards else { return Ok(()) };
+    let told = values.told(SERVER, "shards");
+    if matches!(server.store, StoreChoice::Postgres(_)) {
+        return Err(ConfigError::new(format!(
+            "{told} is for a store in a directory or in memory: one in PostgreSQL has as many shards as it was made with \
+             (kew store create --shards N postgres://…)"
+        )));
+    }
+    if shards != ShardCount::ONE && server.clock == ClockKind::Virtual {
+        let told_clock = values.told(SERVER, "clock");
+        return Err(ConfigError::new(format!(
+            "{told} and {told_clock} do not go together: each shard has a clock of its own, and the virtual one is one"
         )));
     }
     Ok(())

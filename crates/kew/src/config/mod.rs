@@ -23,6 +23,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use kew_console::{AlarmRule, ShownSetting, User};
+use kew_core::ShardCount;
 use kew_engine::ClockKind;
 use kew_http::{Limits, TlsFiles};
 use kew_push::workers::Outbound;
@@ -36,7 +37,7 @@ pub use accounts::{
 };
 pub use args::{Printed, ServeArgs};
 pub use error::ConfigError;
-pub use parse::{Address, KeySource, PgUrl, StoreChoice, address, is_postgres};
+pub use parse::{Address, KeySource, PgUrl, SHARDS_MAX, StoreChoice, address, is_postgres};
 pub use print::lines;
 pub use ready::strict;
 pub use values::Values;
@@ -80,6 +81,8 @@ pub struct Settings {
 pub struct ServerSettings {
     /// Where messages are kept.
     pub store: StoreChoice,
+    /// Of how many shards, where that is said.
+    pub shards: Option<ShardCount>,
     /// What other nodes and operators call this one; the machine's name if it is not set.
     pub node: Option<String>,
     /// Where other nodes reach this one.
@@ -308,6 +311,7 @@ fn server(values: &Values) -> Result<ServerSettings, ConfigError> {
     let section = table::SERVER;
     Ok(ServerSettings {
         store: values.read(section, "store", parse::store)?,
+        shards: values.read_if_set(section, "shards", parse::shards)?,
         node: values.read_if_set(section, "node", parse::node)?,
         peer: values.read(section, "peer", address)?,
         peer_tls: values.read(section, "peer_tls", parse::one_of(PEER_TLS))?,

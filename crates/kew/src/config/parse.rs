@@ -5,6 +5,8 @@ use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use kew_core::ShardCount;
+
 use crate::log::{Area, Level, Levels};
 
 /// A year, beyond which no hold or interval makes sense.
@@ -31,6 +33,14 @@ impl StoreChoice {
             Self::Memory | Self::Postgres(_) => None,
         }
     }
+}
+
+/// Shards of one process: each has a thread and files of its own.
+pub const SHARDS_MAX: u16 = 256;
+
+pub(super) fn shards(text: &str) -> Result<ShardCount, String> {
+    let count = text.parse().ok().filter(|count| *count <= SHARDS_MAX).and_then(ShardCount::new);
+    count.ok_or_else(|| format!("a number from 1 to {SHARDS_MAX}"))
 }
 
 /// The URL of a store in PostgreSQL. It is shown without its password.

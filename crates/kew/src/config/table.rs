@@ -59,6 +59,10 @@ pub const SETTINGS: &[Setting] = &[
         "PATH|memory|URL",
         "Where messages are kept: a directory, `memory` to forget everything at the end, or a PostgreSQL (postgres://…)",
     ),
+    server("shards", Kind::Whole, None).flag(
+        "N",
+        "How many shards, each with an event loop and a thread: of a new store in a directory, for ever, or of one in memory; 1 otherwise",
+    ),
     server("node", Kind::Text, None)
         .flag("NAME", "What other nodes and operators call this one, on PostgreSQL; the machine's name otherwise"),
     server("peer", Kind::Address, Some("off")).flag(

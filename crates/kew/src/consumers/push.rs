@@ -12,6 +12,7 @@ use kew_http::client::Reach;
 use kew_push::verdict::Ending;
 use kew_push::workers::Workers;
 use kew_push::{Attempt, Attempts, Circuits, Dispatcher, Notice, OpenCircuit, Settings, Traces};
+use tokio::task::JoinSet;
 
 use crate::bind::Bound;
 use crate::config::{Auth, Settings as AllSettings};
@@ -41,21 +42,22 @@ pub struct WorkersWanted<'a> {
 }
 
 impl Pushes {
-    /// Starts the thread.
+    /// Starts the thread. Each engine is one of a shard of its own; Workers and their scripts are kept by the first.
     pub fn start(
-        engine: Arc<Engine>,
+        engines: &[Arc<Engine>],
         settings: &AllSettings,
         entropy: Arc<dyn Entropy>,
         workers: WorkersWanted<'_>,
         (log, upkeep): (Log, Arc<UpkeepReport>),
     ) -> Result<Self, String> {
         let stop = Drain::default();
+        let (engine, others) = engines.split_first().expect("a server has an engine");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|cause| cause.to_string())?;
         let workers = if settings.workers.run {
             let WorkersWanted { bound, token, place } = workers;
             let loading =
-                workers::load(Arc::clone(&engine), settings, bound, (Arc::clone(&entropy), token), log);
+                workers::load(Arc::clone(engine), settings, bound, (Arc::clone(&entropy), token), log);
             let loaded = Arc::new(runtime.block_on(loading)?);
             // The first to be put there stays; there is no other.
             let _there = place.set(Arc::clone(&loaded));
@@ -63,17 +65,27 @@ impl Pushes {
         } else {
             None
         };
-        let dispatcher =
-            Dispatcher::new(engine, of(settings, entropy, log, upkeep), workers.clone(), stop.clone());
+        let dispatcher = Dispatcher::new(
+            Arc::clone(engine),
+            of(settings, entropy, log, upkeep),
+            workers.clone(),
+            stop.clone(),
+        );
+        let others: Vec<Dispatcher> =
+            others.iter().map(|engine| dispatcher.beside(Arc::clone(engine))).collect();
         let (attempts, circuits) = (Arc::clone(dispatcher.attempts()), Arc::clone(dispatcher.circuits()));
         let run = move || {
             runtime.block_on(async {
+                let mut beside: JoinSet<()> = others.into_iter().map(Dispatcher::run).collect();
                 dispatcher.run().await;
+                while let Some(ended) = beside.join_next().await {
+                    ended.map_err(io::Error::other)?;
+                }
                 if let Some(workers) = workers {
                     workers.shut_down().await;
                 }
-            });
-            Ok(())
+                Ok(())
+            })
         };
         let thread = std::thread::Builder::new().name("kew-push".into()).spawn(run);
         let thread = thread.map_err(|cause| cause.to_string())?;

@@ -1,6 +1,7 @@
 //! A node of a fleet: the store in PostgreSQL that it joins, its links to the other nodes, and the shards it keeps.
 
 mod home;
+mod house;
 mod links;
 mod names;
 mod reports;
@@ -29,6 +30,7 @@ use crate::log::{Level, Log};
 use crate::start_error::StartError;
 
 pub use home::Opens;
+pub use house::ShownHouse;
 pub use shown::ShownFleet;
 pub use time::FleetTime;
 

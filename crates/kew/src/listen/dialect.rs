@@ -60,6 +60,7 @@ pub enum Serves {
 }
 
 /// How the front-ends are set up.
+#[derive(Clone)]
 pub struct FrontEndSettings {
     /// SQS.
     pub sqs: kew_sqs::Settings,

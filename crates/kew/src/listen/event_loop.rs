@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use kew_core::{Clock, Entropy};
 use kew_engine::{Engine, EngineError, Options, TimeSource};
-use kew_http::{Drain, Guard, Histogram, Limits, Listener, Replies, Shared, Tls, Witnessed, Witnesses};
+use kew_http::{
+    Drain, Guard, Histogram, Limits, Listener, Ration, Replies, Shared, Tls, Witnessed, Witnesses,
+};
 use kew_store::Store;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
@@ -34,6 +36,8 @@ pub trait Beside: Send {
 
 /// What one event loop serves.
 pub struct EventLoop<S> {
+    /// What its thread is called.
+    pub name: String,
     /// The store, which leaves its commits to the loop.
     pub store: Arc<S>,
     /// The machine's time.
@@ -50,6 +54,10 @@ pub struct EventLoop<S> {
     pub entrances: Vec<Entrance>,
     /// Where the time of syncs is noted.
     pub syncs: Arc<Histogram>,
+    /// Where the time of this loop's is noted too, if there are others.
+    pub own_syncs: Option<Arc<Histogram>>,
+    /// Where bodies are counted.
+    pub bodies: Ration,
     /// Bounds of connections.
     pub limits: Limits,
     /// Where replies are counted.
@@ -74,6 +82,19 @@ pub struct Entrance {
     pub tls: Option<Tls>,
     /// Ends it.
     pub drain: Drain,
+}
+
+impl Entrance {
+    /// The same entrance for one more loop: whichever accepts a connection serves it.
+    pub fn shared(&self) -> io::Result<Self> {
+        Ok(Self {
+            serves: self.serves,
+            socket: self.socket.try_clone()?,
+            guard: self.guard.clone(),
+            tls: self.tls.clone(),
+            drain: self.drain.clone(),
+        })
+    }
 }
 
 /// A loop that runs.
@@ -110,13 +131,14 @@ impl<S: Store + 'static> EventLoop<S> {
     /// Starts the thread and returns once its engine is there.
     pub fn start(self) -> io::Result<Started> {
         let (tell, told) = mpsc::channel();
+        let name = self.name.clone();
         let (alive, lives) = oneshot::channel();
         let run = move || {
             // Dropped when the thread ends, also by a panic.
             let _alive: oneshot::Sender<()> = alive;
             self.run(tell)
         };
-        let thread = std::thread::Builder::new().name("kew-loop".into()).spawn(run)?;
+        let thread = std::thread::Builder::new().name(name).spawn(run)?;
         match told.recv() {
             Ok(Ok((engine, handle))) => Ok(Started { engine, handle, thread, lives: Some(lives) }),
             Ok(Err(error)) => Err(io::Error::other(error)),
@@ -131,7 +153,7 @@ impl<S: Store + 'static> EventLoop<S> {
     fn run(self, tell: Tell) -> io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let served = runtime.block_on(async {
-            let paced = Paced::new(Arc::clone(&self.store), Arc::clone(&self.syncs));
+            let paced = Paced::new(Arc::clone(&self.store), Arc::clone(&self.syncs), self.own_syncs.clone());
             let mut committer =
                 tokio::spawn(kew_timed::polls("a commit", Arc::clone(&paced).commit_as_it_comes()));
             // Without it no answer ever leaves: its end is the server's.
@@ -165,7 +187,11 @@ impl<S: Store + 'static> EventLoop<S> {
         let mut moves =
             tokio::spawn(kew_timed::polls("the mover's turn", async move { moves.run_moves().await }));
         let clock = Arc::clone(engine.clock()) as Arc<dyn Clock>;
-        let shared = Shared { replies: self.replies, ..Shared::new(clock, self.entropy, self.limits) };
+        let shared = Shared {
+            bodies: self.bodies,
+            replies: self.replies,
+            ..Shared::new(clock, self.entropy, self.limits)
+        };
         let front_ends = FrontEnds::new(&engine, self.front_ends);
         let mut accepting = JoinSet::new();
         for entrance in self.entrances {
@@ -263,6 +289,7 @@ mod tests {
             Arc::new(SystemEntropy::new().expect("the system has random numbers"));
         let inner = MemoryStore::new(Arc::clone(&entropy));
         let event_loop = EventLoop {
+            name: "kew-loop".into(),
             store: Arc::new(Frail { inner, falls: Arc::clone(falls) }),
             source: Arc::new(SystemTimeSource),
             entropy: Arc::clone(&entropy),
@@ -277,6 +304,8 @@ mod tests {
             },
             entrances: Vec::new(),
             syncs: Arc::default(),
+            own_syncs: None,
+            bodies: Ration::default(),
             limits: Limits::default(),
             replies: Replies::new(1 << 20),
             witnesses: None,

@@ -5,7 +5,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use kew_log_pg::PgDisk;
-use kew_store_log::{LogError, LogStore};
+use kew_store_log::{LogError, LogStore, ShardFolders};
 
 use crate::log::{Level, Log};
 
@@ -14,6 +14,52 @@ use crate::log::{Level, Log};
 const AWAY_MAX: Duration = Duration::from_secs(5);
 /// How often it is looked whether the database can be reached.
 const LOOKS_EVERY: Duration = Duration::from_millis(100);
+
+/// The stores that a server keeps: none in memory, one, or one for each shard of a directory.
+#[derive(Default)]
+pub(crate) struct Kept {
+    stores: Vec<KeptStore>,
+    /// What holds them, where they are shards. Dropped when all are closed.
+    folders: Option<ShardFolders>,
+}
+
+impl From<KeptStore> for Kept {
+    fn from(store: KeptStore) -> Self {
+        Self { stores: vec![store], folders: None }
+    }
+}
+
+impl Kept {
+    /// The shards of a directory, in order.
+    pub fn of_shards(stores: Vec<Arc<LogStore>>, folders: ShardFolders) -> Self {
+        let place = |shard| folders.path(shard).display().to_string();
+        let each = folders.shards().all().zip(stores);
+        let stores =
+            each.map(|(shard, store)| KeptStore { store, place: place(shard), owned: None }).collect();
+        Self { stores, folders: Some(folders) }
+    }
+
+    /// The store of a server whose store has one shard.
+    pub fn only(&self) -> Option<&KeptStore> {
+        self.stores.first().filter(|_| self.folders.is_none())
+    }
+
+    /// What counts the bytes that are needed and those that are not, where they lie in files.
+    pub fn counts_bytes(&self) -> Option<impl Fn() -> (u64, u64) + Send + Sync + use<>> {
+        let stores: Vec<Arc<LogStore>> = self.stores.iter().map(|kept| Arc::clone(&kept.store)).collect();
+        let sum = move || {
+            let bytes = stores.iter().map(|store| store.live_and_dead_bytes());
+            bytes.fold((0, 0), |(live, dead), (more_live, more_dead)| (live + more_live, dead + more_dead))
+        };
+        (!self.stores.is_empty()).then_some(sum)
+    }
+
+    /// Closes all of them.
+    pub fn close(self, log: Log) -> Result<(), String> {
+        let closed: Vec<_> = self.stores.into_iter().map(|kept| kept.close(log)).collect();
+        closed.into_iter().collect()
+    }
+}
 
 /// A store that is kept.
 pub(crate) struct KeptStore {

@@ -1,13 +1,15 @@
 //! Opens the store in a directory, and tells what was found there.
 
+use std::panic::resume_unwind;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use kew_core::{Entropy, ShardCount, ShardId, Timestamp};
+use kew_core::{Entropy, ShardCount, ShardId, ShardPlace, Timestamp};
 use kew_log_pg::{Ending, Founding, Node, PeerSecret, PgDisk, Waiting};
 use kew_store_log::{
-    Disk, Durability, LogError, LogOptions, LogStore, OpenReport, RealDisk, ScrubPace, make_private,
+    Disk, Durability, LogError, LogOptions, LogStore, OpenReport, RealDisk, ScrubPace, ShardFolders,
+    make_private,
 };
 
 use crate::config::PgUrl;
@@ -24,6 +26,60 @@ pub fn open(
     entropy: Arc<dyn Entropy>,
     log: Log,
 ) -> Result<Arc<LogStore>, StartError> {
+    let (store, report) = opened(path, options, entropy, log)?;
+    tell_opening(log, &report, &[]);
+    tell_place(log, report.copy_on_write, options.durability);
+    close_to_others(path, log);
+    Ok(store)
+}
+
+/// The shards of a store in the directory at `path`, and what holds them. One that is not there is made, with `shards`.
+pub fn open_shards(
+    path: &Path,
+    shards: ShardCount,
+    options: LogOptions,
+    entropy: &Arc<dyn Entropy>,
+    log: Log,
+) -> Result<(ShardFolders, Vec<Arc<LogStore>>), StartError> {
+    let failed = |cause| failed_at(path, cause);
+    let mut folders = ShardFolders::take(path, shards).map_err(failed)?;
+    let key = Some(folders.key(&**entropy).map_err(failed)?);
+    let open = |shard: ShardId| {
+        let options = LogOptions { place: ShardPlace { shard, of: shards }, key, ..options };
+        opened(&folders.path(shard), options, Arc::clone(entropy), log)
+    };
+    // Each reads what it holds: together they take as long as the largest.
+    let all: Vec<_> = std::thread::scope(|scope| {
+        let opening: Vec<_> = shards.all().map(|shard| scope.spawn(move || open(shard))).collect();
+        let ended =
+            opening.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        ended.collect()
+    });
+    let all = all.into_iter().collect::<Result<Vec<_>, _>>()?;
+    folders.made().map_err(failed)?;
+    for (shard, (_, report)) in shards.all().zip(&all) {
+        tell_opening(log, report, &[("shard", &shard.to_string())]);
+    }
+    tell_place(log, all.iter().any(|(_, report)| report.copy_on_write), options.durability);
+    close_to_others(path, log);
+    shards.all().for_each(|shard| close_to_others(&folders.path(shard), log));
+    Ok((folders, all.into_iter().map(|(store, _)| store).collect()))
+}
+
+fn failed_at(path: &Path, cause: LogError) -> StartError {
+    match cause {
+        LogError::Locked { holder } => StartError::Locked { path: path.to_owned(), holder },
+        cause => StartError::Store { path: path.to_owned(), cause },
+    }
+}
+
+/// A store in the directory at `path`, of one shard or one of several.
+fn opened(
+    path: &Path,
+    options: LogOptions,
+    entropy: Arc<dyn Entropy>,
+    log: Log,
+) -> Result<(Arc<LogStore>, OpenReport), StartError> {
     let disk =
         RealDisk::open(path).map_err(|cause| StartError::Directory { path: path.to_owned(), cause })?;
     let disk: Arc<dyn Disk> = match slow_disk::asked() {
@@ -36,13 +92,8 @@ pub fn open(
         }
     };
     let opened = LogStore::open(disk, options, entropy, machine::system_now());
-    let (store, report) = opened.map_err(|cause| match cause {
-        LogError::Locked { holder } => StartError::Locked { path: path.to_owned(), holder },
-        cause => StartError::Store { path: path.to_owned(), cause },
-    })?;
-    tell_opening(log, &report, options.durability);
-    close_to_others(path, log);
-    Ok(Arc::new(store))
+    let (store, report) = opened.map_err(|cause| failed_at(path, cause))?;
+    Ok((Arc::new(store), report))
 }
 
 /// Within this time a renewal shows that another node has taken the store.
@@ -152,7 +203,8 @@ pub fn open_postgres(
     let tenure = Arc::clone(disk.tenure());
     let opened = LogStore::open(Arc::new(disk), options, entropy, Timestamp(tenure.now_ms()));
     let (store, report) = opened.map_err(|cause| StartError::PostgresStore { url: url.clone(), cause })?;
-    tell_opening(log, &report, options.durability);
+    tell_opening(log, &report, &[]);
+    tell_place(log, report.copy_on_write, options.durability);
     Ok(Arc::new(store))
 }
 
@@ -203,27 +255,27 @@ fn close_to_others(path: &Path, log: Log) {
     }
 }
 
-/// What opening found, as far as an operator should know.
-fn tell_opening(log: Log, report: &OpenReport, durability: Durability) {
+/// What opening found, as far as an operator should know. `which` says which shard it was, where there are several.
+fn tell_opening(log: Log, report: &OpenReport, which: &[(&str, &str)]) {
     if report.created {
-        log.tell(Level::Info, "a new store was made", &[]);
+        log.tell(Level::Info, "a new store was made", which);
     } else if !report.clean {
         let batches = report.batches.to_string();
-        log.tell(
-            Level::Warn,
-            "the last run was cut short; the store was recovered",
-            &[("batches", &batches)],
-        );
+        let fields = [which, &[("batches", &*batches)]].concat();
+        log.tell(Level::Warn, "the last run was cut short; the store was recovered", &fields);
     }
     if let Some(tail) = &report.tail {
         let (offset, bytes) = (tail.offset.to_string(), tail.bytes_dropped.to_string());
-        log.tell(
-            Level::Warn,
-            "an incomplete batch was cut off the journal's end; nothing in it was ever acknowledged as durable",
-            &[("file", &tail.file), ("offset", &offset), ("bytes", &bytes), ("why", &tail.why)],
-        );
+        let found: &[(&str, &str)] =
+            &[("file", &tail.file), ("offset", &offset), ("bytes", &bytes), ("why", &tail.why)];
+        let line = "an incomplete batch was cut off the journal's end; nothing in it was ever acknowledged as durable";
+        log.tell(Level::Warn, line, &[which, found].concat());
     }
-    if report.copy_on_write {
+}
+
+/// What an operator should know of the disk, and of how it is used.
+fn tell_place(log: Log, is_copy_on_write: bool, durability: Durability) {
+    if is_copy_on_write {
         log.tell(
             Level::Warn,
             "this file system copies on write: when it is full, a write that needs no new space elsewhere may fail here and stop the store",

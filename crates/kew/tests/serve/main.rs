@@ -22,6 +22,7 @@ mod push;
 mod push_attempts;
 mod push_places;
 mod rebinding;
+mod shards;
 mod store;
 mod strict;
 mod telemetry;

@@ -1,5 +1,6 @@
 //! `kew store`: tools for a stopped store. A running server holds its directory, and these say so.
 
+mod backup;
 mod export;
 mod lines;
 mod place;
@@ -11,16 +12,17 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
-use kew_core::{Entropy, QueueKey, ShardCount, ShardId, Timestamp};
+use kew_core::{Entropy, QueueKey, ShardCount, ShardId};
 use kew_log_pg::PgError;
 use kew_store::token::TokenKey;
 use kew_store_log::{
-    Drive, ImportReport, LogError, LogOptions, LogStore, Sharing, StoreStats, Unreadable, make_private,
+    Drive, ImportReport, LogError, LogOptions, LogStore, StoreStats, Unreadable, make_private,
 };
 use thiserror::Error;
 
+use crate::config::SHARDS_MAX;
 use crate::machine::{SystemEntropy, system_now};
-use lines::{backup_lines, check_lines, stats_json, stats_lines, tail_line};
+use lines::{check_lines, stats_json, stats_lines, tail_line};
 use place::{Filled, Place};
 
 /// The arguments of `kew store`.
@@ -40,7 +42,7 @@ enum Tool {
     Create {
         /// This directory or database instead of --store's
         place: Option<PathBuf>,
-        /// Of this many shards, which many nodes can share; a store in PostgreSQL only, and for ever
+        /// Of this many shards, for ever: event loops of one server in a directory, parts for many nodes in PostgreSQL
         #[arg(long, value_name = "N", value_parser = shard_count)]
         shards: Option<ShardCount>,
     },
@@ -69,7 +71,7 @@ enum Tool {
         /// Out of this file instead of standard input
         #[arg(long, value_name = "FILE")]
         from: Option<PathBuf>,
-        /// Of this many shards; a store in PostgreSQL only
+        /// Of this many shards
         #[arg(long, value_name = "N", value_parser = shard_count)]
         shards: Option<ShardCount>,
     },
@@ -100,8 +102,16 @@ enum ToolError {
     Postgres { place: String, cause: PgError },
     #[error("{cause}; {place} holds {left} now: {remedy} before the next import")]
     CutShort { place: String, cause: LogError, left: &'static str, remedy: &'static str },
-    #[error("a store in a directory has one shard; --shards is for postgres://USER@HOST/DATABASE")]
-    OneShard,
+    #[error(
+        "the store in {} has {has} shards, and --shards says {wanted}: the number stays for ever; export it, and import that with --shards {wanted} into a new directory", path.display()
+    )]
+    OtherShards { path: PathBuf, has: u16, wanted: u16 },
+    #[error("a store in a directory has {SHARDS_MAX} shards at most")]
+    TooManyShards,
+    #[error("{} is only a part of a backup: it was cut short", .0.display())]
+    HalfABackup(PathBuf),
+    #[error("{} is not empty: a backup is made in a directory of its own", .0.display())]
+    NotEmpty(PathBuf),
     #[error(
         "{place} has {shards} shards, and a backup is one of a single shard: use `kew store export`, or PostgreSQL's own pg_dump or pg_basebackup while no node serves it"
     )]
@@ -147,18 +157,15 @@ impl StoreArgs {
             Tool::Stats { json } => stats(&place, *json),
             Tool::Export { to, leave_out_damaged } => export::run(&place, to.as_deref(), *leave_out_damaged),
             Tool::Import { from, shards } => import(&place, from.as_deref(), *shards),
-            Tool::Backup { target, verify: true, .. } => {
-                let files = kew_store_log::verify_backup(target)?;
-                tell(&format!("every one of {} files is as the list says\n", files.len()))
-            }
-            Tool::Backup { target, link, verify: false } => backup(&place, target, *link),
+            Tool::Backup { target, verify: true, .. } => backup::verify(target),
+            Tool::Backup { target, link, verify: false } => backup::run(&place, target, *link),
         }
     }
 }
 
 fn create(place: &Place, shards: Option<ShardCount>) -> Result<(), ToolError> {
-    let filled = place.to_fill(shards)?;
-    let made = make_shards(place, &filled);
+    let mut filled = place.to_fill(shards)?;
+    let made = make_shards(place, &filled).and_then(|made| filled.made().map(|()| made));
     filled.give_up();
     let shown = place.shown();
     tell(&match (made?, filled.shards().get()) {
@@ -218,7 +225,7 @@ fn import(place: &Place, from: Option<&Path>, shards: Option<ShardCount>) -> Res
         }
         None => Box::new(io::stdin().lock()),
     };
-    let filled = place.to_fill(shards)?;
+    let mut filled = place.to_fill(shards)?;
     let was_store = filled.holds_store();
     let imported = import_into(&filled, &mut *lines);
     let is_cut_short = imported.is_err() && !was_store && filled.holds_store();
@@ -232,8 +239,13 @@ fn import(place: &Place, from: Option<&Path>, shards: Option<ShardCount>) -> Res
             if filled.owned.is_empty() { "remove it" } else { "drop the tables that begin with kew_" };
         ToolError::CutShort { place: place.shown(), cause, left, remedy }
     })?;
+    filled.made()?;
     if let Place::Directory(directory) = place {
-        make_private(directory).map_err(doing(format!("closing {} to others", directory.display())))?;
+        let shards =
+            filled.folders.iter().flat_map(|folders| folders.shards().all().map(|shard| folders.path(shard)));
+        for path in std::iter::once(directory.clone()).chain(shards) {
+            make_private(&path).map_err(doing(format!("closing {} to others", path.display())))?;
+        }
     }
     let ImportReport { queues, messages, lines } = report;
     tell(&format!("{queues} queues and {messages} messages, out of {lines} lines\n"))
@@ -244,28 +256,6 @@ fn import_into(filled: &Filled, lines: &mut dyn BufRead) -> Result<ImportReport,
     let options = LogOptions { drive: Drive::Manual, ..LogOptions::default() };
     let mut name = |shard: ShardId, keys: Vec<QueueKey>| filled.claim(shard, keys);
     kew_store_log::import_into_shards(lines, &filled.disks, options, (&entropy, system_now()), &mut name)
-}
-
-/// Opens the store, copies it, and closes it as it should be.
-fn backup(place: &Place, target: &Path, link: bool) -> Result<(), ToolError> {
-    let filled = place.to_change()?;
-    let opened =
-        LogStore::open(filled.only(), options(ShardId(0), ShardCount::ONE), entropy()?, Timestamp::ZERO);
-    let (store, report) = opened.map_err(|error| place.explain(error))?;
-    if let Some(tail) = &report.tail {
-        let line = format!(
-            "cut {} bytes of an incomplete batch off {} at offset {}\n",
-            tail.bytes_dropped, tail.file, tail.offset
-        );
-        // With a closed output the work goes on.
-        let _told = io::stderr().lock().write_all(line.as_bytes());
-    }
-    let sharing = if link { Sharing::Links } else { Sharing::Nothing };
-    let made = kew_store_log::backup(&store, target, sharing);
-    let told = made.map_err(ToolError::Log).and_then(|report| tell(&backup_lines(target, &report)));
-    let closed = store.close().map_err(ToolError::Log);
-    filled.give_up();
-    told.and(closed)
 }
 
 /// Says on standard error what the next start would cut off.

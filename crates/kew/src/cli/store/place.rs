@@ -6,11 +6,11 @@ use std::sync::Arc;
 use kew_core::{QueueKey, ShardCount, ShardId};
 use kew_log_pg::{Look, PgDisk, PgError};
 use kew_store_log::{
-    Disk, IDENTITY_FILE, LogError, LogStore, MANIFEST_FILE, RealDisk, SEGMENTS_FOLDER, is_untouched,
+    Disk, IDENTITY_FILE, Laid, LogError, LogStore, RealDisk, ShardFolders, is_untouched, laid_out,
 };
 
 use super::{ToolError, doing, entropy, options, tell_tail};
-use crate::config::{PgUrl, is_postgres};
+use crate::config::{PgUrl, SHARDS_MAX, is_postgres};
 use crate::opening;
 
 /// The place of a store.
@@ -41,13 +41,7 @@ impl Place {
     /// The shards of a store that may not be there yet, to be changed. A database is owned until that is given up.
     pub fn to_fill(&self, shards: Option<ShardCount>) -> Result<Filled, ToolError> {
         let url = match self {
-            Self::Directory(_) if shards.is_some_and(|shards| shards != ShardCount::ONE) => {
-                return Err(ToolError::OneShard);
-            }
-            Self::Directory(path) => {
-                let disk = RealDisk::open(path).map_err(doing(format!("making {}", path.display())))?;
-                return Ok(Filled { disks: vec![Arc::new(disk)], owned: Vec::new(), key: None });
-            }
+            Self::Directory(path) => return self.directory_to_fill(path, shards),
             Self::Postgres(url) => url,
         };
         let entropy = entropy()?;
@@ -56,14 +50,38 @@ impl Place {
         let owned = owned.map_err(|error| self.explain_postgres(error))?;
         let disks = owned.iter().map(|disk| Arc::new(disk.clone()) as Arc<dyn Disk>).collect();
         let key = owned.first().and_then(PgDisk::receipts_key);
-        Ok(Filled { disks, owned, key })
+        Ok(Filled { disks, owned, key, folders: None })
     }
 
-    /// The only shard of a store that exists, to be changed.
+    /// A directory holds as many shards as it was made with; a new one, as many as are asked for.
+    fn directory_to_fill(&self, path: &Path, shards: Option<ShardCount>) -> Result<Filled, ToolError> {
+        let shards = match (laid_out(path)?.shards(), shards) {
+            (Some(has), Some(wanted)) if has != wanted => {
+                let (has, wanted) = (has.get(), wanted.get());
+                return Err(ToolError::OtherShards { path: path.to_owned(), has, wanted });
+            }
+            (Some(has), _) => has,
+            (None, wanted) => wanted.unwrap_or(ShardCount::ONE),
+        };
+        if shards == ShardCount::ONE {
+            let disk = RealDisk::open(path).map_err(doing(format!("making {}", path.display())))?;
+            return Ok(Filled { disks: vec![Arc::new(disk)], owned: Vec::new(), key: None, folders: None });
+        }
+        if shards.get() > SHARDS_MAX {
+            return Err(ToolError::TooManyShards);
+        }
+        let folders = ShardFolders::take(path, shards).map_err(|error| self.explain(error))?;
+        let disks = shards.all().map(|shard| Ok(Arc::new(folders.disk(shard)?) as Arc<dyn Disk>));
+        let disks = disks.collect::<Result<_, LogError>>()?;
+        let key = Some(folders.key(&*entropy()?)?.0);
+        Ok(Filled { disks, owned: Vec::new(), key, folders: Some(folders) })
+    }
+
+    /// A store that exists, to be changed: all shards of a directory, or the only one in PostgreSQL.
     pub fn to_change(&self) -> Result<Filled, ToolError> {
         // Looked at first: only a store that is there is owned.
         let shards = self.look()?.shards();
-        if shards != ShardCount::ONE {
+        if shards != ShardCount::ONE && matches!(self, Self::Postgres(_)) {
             return Err(ToolError::NoBackup { place: self.shown(), shards: shards.get() });
         }
         self.to_fill(None)
@@ -72,10 +90,14 @@ impl Place {
     /// A store that exists, to be read only.
     pub fn look(&self) -> Result<Looked<'_>, ToolError> {
         let shards = match self {
-            Self::Directory(path) => {
-                holds_a_store(path)?;
-                Shards::Directory(path)
-            }
+            Self::Directory(path) => match laid_out(path)? {
+                // Looking at nothing must not make a store.
+                Laid::Nothing => return Err(ToolError::NoStore(path.to_owned())),
+                Laid::One => Shards::Directory(path),
+                Laid::Several(_) => {
+                    Shards::Folders(ShardFolders::look(path).map_err(|error| self.explain(error))?)
+                }
+            },
             Self::Postgres(url) => {
                 Shards::Postgres(Look::open(&url.0).map_err(|error| self.explain_postgres(error))?)
             }
@@ -101,17 +123,6 @@ impl Place {
     }
 }
 
-/// Fails in a directory without a store: looking at nothing must not make one.
-fn holds_a_store(path: &Path) -> Result<(), ToolError> {
-    let holds = |name: &&str| path.join(name).exists();
-    // A store that lost the file that names it is still to be looked at. Anything else is somebody's directory.
-    if [IDENTITY_FILE, MANIFEST_FILE, SEGMENTS_FOLDER].iter().any(holds) {
-        Ok(())
-    } else {
-        Err(ToolError::NoStore(path.to_owned()))
-    }
-}
-
 /// All shards of a store, to be changed.
 pub(super) struct Filled {
     pub disks: Vec<Arc<dyn Disk>>,
@@ -119,6 +130,8 @@ pub(super) struct Filled {
     pub owned: Vec<PgDisk>,
     /// What those that are made seal receipts with, if that is not chance.
     pub key: Option<[u8; 16]>,
+    /// What holds them, where they are folders of a directory.
+    pub folders: Option<ShardFolders>,
 }
 
 impl Filled {
@@ -130,6 +143,11 @@ impl Filled {
     /// The disk of a store of one shard.
     pub fn only(&self) -> Arc<dyn Disk> {
         Arc::clone(self.disks.first().expect("a store has at least one shard"))
+    }
+
+    /// All shards are durable.
+    pub fn made(&mut self) -> Result<(), ToolError> {
+        self.folders.as_mut().map_or(Ok(()), ShardFolders::made).map_err(ToolError::Log)
     }
 
     /// Other nodes may take the store at once.
@@ -169,6 +187,7 @@ pub(super) struct Looked<'a> {
 
 enum Shards<'a> {
     Directory(&'a Path),
+    Folders(ShardFolders),
     Postgres(Look),
 }
 
@@ -176,6 +195,7 @@ impl Looked<'_> {
     pub fn shards(&self) -> ShardCount {
         match &self.shards {
             Shards::Directory(_) => ShardCount::ONE,
+            Shards::Folders(folders) => folders.shards(),
             Shards::Postgres(look) => look.shards(),
         }
     }
@@ -186,6 +206,7 @@ impl Looked<'_> {
                 let disk = RealDisk::look(path).map_err(doing(format!("opening {}", path.display())))?;
                 Ok(Arc::new(disk))
             }
+            Shards::Folders(folders) => Ok(Arc::new(folders.disk_to_look(shard)?)),
             Shards::Postgres(look) => {
                 Ok(Arc::new(look.disk(shard).map_err(|error| self.place.explain_postgres(error))?))
             }
@@ -221,7 +242,7 @@ impl Looked<'_> {
     /// Fails when a node has taken a shard meanwhile.
     pub fn end(self) -> Result<(), ToolError> {
         match self.shards {
-            Shards::Directory(_) => Ok(()),
+            Shards::Directory(_) | Shards::Folders(_) => Ok(()),
             Shards::Postgres(look) => look.end().map_err(|error| self.place.explain_postgres(error)),
         }
     }

@@ -40,11 +40,14 @@ pub struct Paced<S> {
     syncs: AtomicBool,
     /// How long commits with a sync took.
     took: Arc<Histogram>,
+    /// The same of this loop alone, where there are several.
+    took_here: Option<Arc<Histogram>>,
 }
 
 impl<S: Store + 'static> Paced<S> {
-    /// `store`, which must leave its commits to its caller. Commits with a sync are noted in `took`.
-    pub fn new(store: Arc<S>, took: Arc<Histogram>) -> Arc<Self> {
+    /// `store`, which must leave its commits to its caller. Commits with a sync are noted in `took`, and in `took_here`
+    /// where that is another one.
+    pub fn new(store: Arc<S>, took: Arc<Histogram>, took_here: Option<Arc<Histogram>>) -> Arc<Self> {
         Arc::new(Self {
             store,
             rung: AtomicBool::new(false),
@@ -54,6 +57,7 @@ impl<S: Store + 'static> Paced<S> {
             waiting: AtomicU32::new(0),
             syncs: AtomicBool::new(false),
             took,
+            took_here,
         })
     }
 
@@ -77,6 +81,9 @@ impl<S: Store + 'static> Paced<S> {
                 let took = begun.elapsed();
                 pace.synced(took);
                 self.took.record(took);
+                if let Some(here) = &self.took_here {
+                    here.record(took);
+                }
             }
             pace.grouped(group);
         }
@@ -249,6 +256,10 @@ impl<S: Store + 'static> Store for Paced<S> {
 
     fn keeps(&self, queue: QueueId) -> bool {
         self.store.keeps(queue)
+    }
+
+    fn sees(&self, queue: QueueId) -> bool {
+        self.store.sees(queue)
     }
 
     fn knows_all(&self) -> bool {

@@ -110,7 +110,7 @@ impl Store for Recorder {
 /// Runs this number of clients on one event loop; each sends this number of messages, one after the other.
 async fn clients(store: Recorder, clients: usize, sends: usize) -> Vec<(u32, ThreadId)> {
     let store = Arc::new(store);
-    let paced = Paced::new(Arc::clone(&store), Arc::default());
+    let paced = Paced::new(Arc::clone(&store), Arc::default(), None);
     let committer = tokio::spawn(Arc::clone(&paced).commit_as_it_comes());
     let tasks: Vec<_> = (0..clients)
         .map(|client| {
@@ -149,7 +149,7 @@ async fn many_clients_share_commits_although_they_come_in_different_passes() {
 #[tokio::test]
 async fn leases_are_written_while_sends_gather_for_their_sync() {
     let store = Arc::new(Recorder::default());
-    let paced = Paced::new(Arc::clone(&store), Arc::default());
+    let paced = Paced::new(Arc::clone(&store), Arc::default(), None);
     for answer in [Rests::ForSync, Rests::ForWrite, Rests::ForWrite] {
         paced.note(answer);
     }
@@ -162,7 +162,7 @@ async fn leases_are_written_while_sends_gather_for_their_sync() {
 #[tokio::test]
 async fn leases_alone_are_left_to_the_commit_which_syncs_nothing_then() {
     let store = Arc::new(Recorder::default());
-    let paced = Paced::new(Arc::clone(&store), Arc::default());
+    let paced = Paced::new(Arc::clone(&store), Arc::default(), None);
     paced.note(Rests::ForWrite);
     paced.gather(16).await;
     assert_eq!(store.writes.load(Ordering::Relaxed), 0);
@@ -204,7 +204,7 @@ async fn commits_of_extensions_alone_are_no_syncs_and_stay_on_the_loop() {
     let release = Release { queue: QueueId(1), receipt: ReceiptRule::Any, entries: Vec::new() };
     for (extends, syncs) in [(true, 0), (false, 10)] {
         let store = Arc::new(Recorder { extends, ..Recorder::default() });
-        let paced = Paced::new(Arc::clone(&store), Arc::clone(&took));
+        let paced = Paced::new(Arc::clone(&store), Arc::clone(&took), None);
         let committer = tokio::spawn(Arc::clone(&paced).commit_as_it_comes());
         for _ in 0..10 {
             let command = if extends { Command::Release(release.clone()) } else { COMMAND };
@@ -227,7 +227,7 @@ async fn a_commit_that_takes_more_than_a_sync_happens_on_another_thread() {
 async fn a_commit_that_panics_ends_the_task_wherever_it_happened() {
     for (slow, falls_at) in [(false, 0), (true, 0), (true, 5)] {
         let store = Recorder { slow, falls_at: Some(falls_at), ..Recorder::default() };
-        let paced = Paced::new(Arc::new(store), Arc::default());
+        let paced = Paced::new(Arc::new(store), Arc::default(), None);
         let committer = tokio::spawn(Arc::clone(&paced).commit_as_it_comes());
         let client = tokio::spawn(async move {
             loop {

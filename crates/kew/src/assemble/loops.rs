@@ -1,0 +1,149 @@
+//! The event loops of a server: one, or one for each shard of its store.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use kew_engine::Engine;
+use kew_fleet::{Fleet, Resident};
+use kew_http::Histogram;
+use kew_store::Store;
+use tokio::runtime::Handle;
+use tokio::task::{JoinError, JoinSet};
+
+use super::Parts;
+use super::store::begin;
+use crate::fleet::ShownHouse;
+use crate::listen::{Begin, Beside, Entrance, Started};
+use crate::machine::SystemTimeSource;
+use crate::start_error::StartError;
+
+/// How long loops may take to learn each other's queues as they begin.
+const KNOWN_WITHIN: Duration = Duration::from_secs(60);
+const LOOKS_EVERY: Duration = Duration::from_millis(2);
+
+/// Loops that run.
+pub(super) struct Loops {
+    first: Started,
+    others: Vec<Started>,
+}
+
+impl From<Started> for Loops {
+    fn from(first: Started) -> Self {
+        Self { first, others: Vec::new() }
+    }
+}
+
+impl Loops {
+    /// The engine that the console and Workers stand on.
+    pub fn engine(&self) -> &Arc<Engine> {
+        &self.first.engine
+    }
+
+    /// The loop of that engine.
+    pub fn home(&self) -> &Handle {
+        &self.first.handle
+    }
+
+    /// All engines.
+    pub fn engines(&self) -> Vec<Arc<Engine>> {
+        self.all().map(|started| Arc::clone(&started.engine)).collect()
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Started> {
+        std::iter::once(&self.first).chain(&self.others)
+    }
+
+    /// What resolves when one of them has ended, for whatever reason; it can be had once.
+    pub fn ended(&mut self) -> impl Future<Output = ()> + use<> {
+        let all: Vec<_> =
+            std::iter::once(&mut self.first).chain(&mut self.others).map(Started::ended).collect();
+        async move {
+            let mut all: JoinSet<()> = all.into_iter().collect();
+            // One that is cancelled ends with the runtime.
+            let _ended = all.join_next().await;
+        }
+    }
+
+    /// Ends all waits, and refuses new ones.
+    pub fn shut_down(&self) {
+        self.all().for_each(|started| started.engine.shutdown());
+    }
+
+    /// Waits for their ends, which the drain brings about.
+    pub fn join(self) -> std::io::Result<()> {
+        let ended: Vec<_> = std::iter::once(self.first).chain(self.others).map(Started::join).collect();
+        ended.into_iter().collect()
+    }
+}
+
+impl Parts<'_> {
+    /// Runs an event loop for each of these stores, the shards of one store in order. Each of them listens at every
+    /// entrance.
+    pub(super) fn run_on_shards(
+        &self,
+        stores: Vec<Arc<dyn Store>>,
+        entrances: Vec<Entrance>,
+    ) -> Result<(Loops, ShownHouse), StartError> {
+        let failed = |cause| StartError::Shards { store: self.settings.server.store.to_string(), cause };
+        let residents = kew_fleet::house(stores.clone()).map_err(failed)?;
+        let fleets: Vec<Arc<Fleet>> = residents.iter().map(Resident::store).collect();
+        let syncs: Vec<Arc<Histogram>> = residents.iter().map(|_| Arc::default()).collect();
+        let front_ends = self.front_ends()?;
+        let mut started = Vec::with_capacity(residents.len());
+        for ((number, resident), syncs) in residents.into_iter().enumerate().zip(&syncs) {
+            let shared = entrances.iter().map(Entrance::shared).collect::<std::io::Result<_>>();
+            let shared =
+                shared.map_err(|cause| StartError::Machine { doing: "sharing the listeners", cause })?;
+            let source = Arc::new(SystemTimeSource);
+            let mut event_loop = self.event_loop(resident.store(), source, shared, front_ends.clone());
+            event_loop.name = format!("kew-loop-{number}");
+            event_loop.own_syncs = Some(Arc::clone(syncs));
+            event_loop.options.shards_come = true;
+            event_loop.beside = Some(move_in(resident));
+            started.push(begin(event_loop)?);
+        }
+        until_all_known(&fleets).map_err(failed)?;
+        let mut started = started.into_iter();
+        let first = started.next().expect("a house has a loop");
+        let loops = Loops { first, others: started.collect() };
+        let shown = ShownHouse::new((&fleets, stores), syncs, &self.node_name(), loops.engine().now());
+        Ok((loops, shown))
+    }
+}
+
+/// Waits until each loop knows the queues of all others: a moment after the last of them has begun.
+fn until_all_known(fleets: &[Arc<Fleet>]) -> Result<(), String> {
+    let begun = Instant::now();
+    while !fleets.iter().all(|fleet| fleet.knows_all()) {
+        if begun.elapsed() > KNOWN_WITHIN {
+            return Err("an event loop does not say which queues it keeps".to_owned());
+        }
+        std::thread::sleep(LOOKS_EVERY);
+    }
+    Ok(())
+}
+
+/// Keeps a shard on its event loop, until that ends.
+fn move_in(resident: Resident) -> Begin {
+    Box::new(move |engine| Ok(Box::new(Lodger(resident.move_in(engine)))))
+}
+
+/// What runs on the loop of a shard beside its engine.
+struct Lodger(JoinSet<()>);
+
+impl Beside for Lodger {
+    fn fallen(&mut self) -> Pin<Box<dyn Future<Output = Result<(), JoinError>> + Send + '_>> {
+        Box::pin(async {
+            match self.0.join_next().await {
+                Some(ended) => ended,
+                None => Ok(()),
+            }
+        })
+    }
+
+    /// What was not carried yet is carried after the next start.
+    fn finish(mut self: Box<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(async move { self.0.shutdown().await })
+    }
+}

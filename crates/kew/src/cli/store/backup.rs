@@ -1,0 +1,91 @@
+//! `kew store backup`: a copy of a stopped store, and what says whether one is whole.
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::Arc;
+
+use kew_core::{ShardCount, ShardId, Timestamp};
+use kew_store_log::{Disk, Laid, LogStore, ShardFolders, Sharing, laid_out};
+
+use super::lines::backup_lines;
+use super::place::Place;
+use super::{ToolError, doing, entropy, options, tell};
+
+/// Opens the shards of a store, one after another, copies each, and closes it as it should be.
+pub(super) fn run(place: &Place, target: &Path, link: bool) -> Result<(), ToolError> {
+    let filled = place.to_change()?;
+    let sharing = if link { Sharing::Links } else { Sharing::Nothing };
+    let shards = filled.shards();
+    let made = if shards == ShardCount::ONE {
+        copy(place, (filled.only(), ShardId(0), shards), target, sharing)
+    } else {
+        copy_shards(place, &filled.disks, target, sharing)
+    };
+    filled.give_up();
+    made
+}
+
+/// The shards lie in the copy as they do in the store. Whoever opens it sees whether all of them were copied.
+fn copy_shards(
+    place: &Place,
+    disks: &[Arc<dyn Disk>],
+    target: &Path,
+    sharing: Sharing,
+) -> Result<(), ToolError> {
+    if !is_empty(target)? {
+        return Err(ToolError::NotEmpty(target.to_owned()));
+    }
+    let shards = u16::try_from(disks.len()).ok().and_then(ShardCount::new);
+    let shards = shards.expect("a store has at least one shard, and as many as 16 bits count");
+    let mut copies = ShardFolders::take(target, shards)?;
+    for (shard, disk) in shards.all().zip(disks) {
+        copy(place, (Arc::clone(disk), shard, shards), &copies.path(shard), sharing)?;
+    }
+    Ok(copies.made()?)
+}
+
+fn is_empty(directory: &Path) -> Result<bool, ToolError> {
+    match std::fs::read_dir(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
+        entries => Ok(entries.map_err(doing(format!("reading {}", directory.display())))?.next().is_none()),
+    }
+}
+
+fn copy(
+    place: &Place,
+    (disk, shard, of): (Arc<dyn Disk>, ShardId, ShardCount),
+    target: &Path,
+    sharing: Sharing,
+) -> Result<(), ToolError> {
+    let opened = LogStore::open(disk, options(shard, of), entropy()?, Timestamp::ZERO);
+    let (store, report) = opened.map_err(|error| place.explain(error))?;
+    if let Some(tail) = &report.tail {
+        let line = format!(
+            "cut {} bytes of an incomplete batch off {} at offset {}\n",
+            tail.bytes_dropped, tail.file, tail.offset
+        );
+        // With a closed output the work goes on.
+        let _told = io::stderr().lock().write_all(line.as_bytes());
+    }
+    let made = kew_store_log::backup(&store, target, sharing);
+    let told = made.map_err(ToolError::Log).and_then(|report| tell(&backup_lines(target, &report)));
+    let closed = store.close().map_err(ToolError::Log);
+    told.and(closed)
+}
+
+/// Compares a backup with its lists.
+pub(super) fn verify(target: &Path) -> Result<(), ToolError> {
+    let mut files = 0;
+    if let Laid::Several(shards) = laid_out(target)? {
+        let copies = ShardFolders::look(target)?;
+        if !copies.is_made() {
+            return Err(ToolError::HalfABackup(target.to_owned()));
+        }
+        for shard in shards.all() {
+            files += kew_store_log::verify_backup(&copies.path(shard))?.len();
+        }
+    } else {
+        files = kew_store_log::verify_backup(target)?.len();
+    }
+    tell(&format!("every one of {files} files is as the list says\n"))
+}
