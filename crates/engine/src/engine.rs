@@ -173,8 +173,8 @@ impl Engine {
         self.store.keeps(queue)
     }
 
-    /// Whether figures of a queue are read here: tallies, waits and traffic. Those of a queue that another process keeps
-    /// are that one's to show.
+    /// Whether figures of a queue are read here: tallies, waits and traffic. Those of a queue that another process
+    /// keeps are that one's to show.
     pub fn sees(&self, queue: QueueId) -> bool {
         self.store.sees(queue)
     }

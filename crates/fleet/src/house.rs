@@ -170,8 +170,8 @@ struct KnownNames {
 #[derive(Default)]
 struct Known {
     shards: HashMap<QueueKey, ShardId>,
-    /// Names whose queues are gone. A new queue of such a name is made in the same shard, so that the end of the one and
-    /// the beginning of the other lie in one journal: whatever a crash forgets, the name is never in two shards.
+    /// Names whose queues are gone. A new queue of such a name is made in the same shard, so that the end of the one
+    /// and the beginning of the other lie in one journal: whatever a crash forgets, no name is in two shards.
     free: HashMap<QueueKey, ShardId>,
     /// The order in which they became free; some were taken again.
     freed: VecDeque<QueueKey>,
