@@ -91,12 +91,10 @@ impl Parts<'_> {
         let syncs: Vec<Arc<Histogram>> = residents.iter().map(|_| Arc::default()).collect();
         let front_ends = self.front_ends()?;
         let mut started = Vec::with_capacity(residents.len());
-        for ((number, resident), syncs) in residents.into_iter().enumerate().zip(&syncs) {
-            let shared = entrances.iter().map(Entrance::shared).collect::<std::io::Result<_>>();
-            let shared =
-                shared.map_err(|cause| StartError::Machine { doing: "sharing the listeners", cause })?;
+        let each = residents.into_iter().zip(share_out(entrances, syncs.len())?).zip(&syncs);
+        for (number, ((resident, entrances), syncs)) in each.enumerate() {
             let source = Arc::new(SystemTimeSource);
-            let mut event_loop = self.event_loop(resident.store(), source, shared, front_ends.clone());
+            let mut event_loop = self.event_loop(resident.store(), source, entrances, front_ends.clone());
             event_loop.name = format!("kew-loop-{number}");
             event_loop.own_syncs = Some(Arc::clone(syncs));
             event_loop.options.shards_come = true;
@@ -110,6 +108,17 @@ impl Parts<'_> {
         let shown = ShownHouse::new((&fleets, stores), syncs, &self.node_name(), loops.engine().now());
         Ok((loops, shown))
     }
+}
+
+/// The entrances of each loop: all of them.
+fn share_out(entrances: Vec<Entrance>, loops: usize) -> Result<Vec<Vec<Entrance>>, StartError> {
+    let mut shares: Vec<Vec<Entrance>> = (0..loops).map(|_| Vec::new()).collect();
+    for entrance in entrances {
+        let of_each = entrance.share_out(loops);
+        let of_each = of_each.map_err(|cause| StartError::Machine { doing: "sharing a listener", cause })?;
+        shares.iter_mut().zip(of_each).for_each(|(share, entrance)| share.push(entrance));
+    }
+    Ok(shares)
 }
 
 /// Waits until each loop knows the queues of all others: a moment after the last of them has begun.

@@ -17,6 +17,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::{JoinError, JoinSet};
 
+use super::sharing::share_out;
 use crate::listen::{Door, FrontEndSettings, FrontEnds, Paced, Serves};
 
 /// Requests that are still running when the server is asked to stop get so long.
@@ -85,15 +86,15 @@ pub struct Entrance {
 }
 
 impl Entrance {
-    /// The same entrance for one more loop: whichever accepts a connection serves it.
-    pub fn shared(&self) -> io::Result<Self> {
-        Ok(Self {
-            serves: self.serves,
-            socket: self.socket.try_clone()?,
-            guard: self.guard.clone(),
-            tls: self.tls.clone(),
-            drain: self.drain.clone(),
-        })
+    /// The same entrance for several loops: each connection comes to one of them.
+    pub fn share_out(self, loops: usize) -> io::Result<Vec<Self>> {
+        let Self { serves, socket, guard, tls, drain } = self;
+        let sockets = share_out(socket, loops)?.into_iter();
+        let entrance = |socket| {
+            let (guard, tls, drain) = (guard.clone(), tls.clone(), drain.clone());
+            Self { serves, socket, guard, tls, drain }
+        };
+        Ok(sockets.map(entrance).collect())
     }
 }
 

@@ -9,6 +9,7 @@ mod certificates;
 mod commit;
 mod dialect;
 mod event_loop;
+mod sharing;
 mod token_keys;
 mod welcome;
 

@@ -132,7 +132,7 @@ fn a_name_is_one_queue_however_many_connections_make_it_at_once() {
         // Each on a connection of its own, which any of the loops may have.
         let body = json!({ "QueueName": name }).to_string();
         let begun: Vec<_> = (0..12).map(|_| kew.begin("CreateQueue", &body)).collect();
-        let urls = begun.into_iter().map(|stream| reply(stream)).collect::<Vec<_>>();
+        let urls = begun.into_iter().map(reply).collect::<Vec<_>>();
         assert!(urls.iter().all(|reply| *reply == urls[0] && reply.0 == 200), "{urls:?}");
     }
     assert_eq!(shards_of_queues(&kew).len(), 5);
