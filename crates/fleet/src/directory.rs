@@ -29,7 +29,7 @@ const TELLS_MAX: Duration = CUT_OFF_AFTER.saturating_add(Duration::from_millis(2
 impl Inner {
     /// Whether every queue there is is known here.
     pub(crate) fn knows_all(&self) -> bool {
-        (self.house.is_some() || self.directory.is_map_fresh())
+        (self.of_one_process.is_some() || self.directory.is_map_fresh())
             && self.places.count.all().all(|shard| self.knows(shard))
     }
 

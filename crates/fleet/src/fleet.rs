@@ -48,17 +48,17 @@ impl Fleet {
         Self::of(me, shards, (carrier, names), None)
     }
 
-    /// The same. `house` holds the stores of all shards where all nodes are in this process.
+    /// The same. `of_one_process` holds the stores of all shards where all nodes are in this process.
     pub(crate) fn of(
         me: NodeId,
         shards: ShardCount,
         (carrier, names): (Arc<dyn Carrier>, Arc<dyn Names>),
-        house: Option<Here>,
+        of_one_process: Option<Here>,
     ) -> Self {
         Self(Arc::new(Inner {
             me,
             places: Places::new(shards),
-            house,
+            of_one_process,
             carrier,
             names,
             engine: OnceLock::new(),
@@ -221,7 +221,7 @@ impl Inner {
 
     /// The shards whose figures are read here.
     fn seen(&self) -> Here {
-        self.house.as_ref().map_or_else(|| self.places.all_here(), Arc::clone)
+        self.of_one_process.as_ref().map_or_else(|| self.places.all_here(), Arc::clone)
     }
 
     /// What each of these queues has of something, where the figures of its shard are read here.
@@ -291,7 +291,7 @@ impl Store for Fleet {
     }
 
     fn sees(&self, queue: QueueId) -> bool {
-        self.0.house.is_some() || self.keeps(queue)
+        self.0.of_one_process.is_some() || self.keeps(queue)
     }
 
     fn share(&self, pause: &Pause, until: Timestamp) -> Option<Submission> {
@@ -372,8 +372,8 @@ impl Store for Fleet {
     /// A node that the database does not answer serves what it can through others. It is not ready all the same: it
     /// learns of no take-over, and clients find nodes that do.
     fn health(&self) -> Result<(), StoreError> {
-        if let Some(house) = &self.0.house {
-            return house.iter().try_for_each(|(_, store)| store.health());
+        if let Some(stores) = &self.0.of_one_process {
+            return stores.iter().try_for_each(|(_, store)| store.health());
         }
         let read_at = self.0.map.read().read_at;
         let cause = match read_at.map(|at| at.elapsed()) {

@@ -29,7 +29,7 @@ pub(crate) struct Inner {
     pub(crate) places: Places,
     /// All shards with their stores, where every node of the fleet is an event loop of this process: figures are read
     /// from them all. `None` where nodes are processes.
-    pub(crate) house: Option<Here>,
+    pub(crate) of_one_process: Option<Here>,
     pub(crate) carrier: Arc<dyn Carrier>,
     pub(crate) names: Arc<dyn Names>,
     /// The engine, and the event loop that it is on.

@@ -10,7 +10,7 @@
 //!
 //! First to read: `fleet.rs`, then `asking.rs` (a step that goes elsewhere), `defining.rs` (queues made and deleted),
 //! `directory.rs` (what each node knows of all queues), `keeper.rs` with `plan.rs` (shards that come and go),
-//! `operator.rs` (what people ask of a fleet). The shards of one process are a fleet of event loops: `house.rs`.
+//! `operator.rs` (what people ask of a fleet). The shards of one process are a fleet of event loops: `one_process.rs`.
 
 mod ahead;
 mod asking;
@@ -23,11 +23,12 @@ mod defining;
 mod directory;
 mod fleet;
 mod holds;
-mod house;
+
 mod inner;
 mod keeper;
 mod known;
 mod map;
+mod one_process;
 mod operator;
 mod places;
 mod plan;
@@ -36,6 +37,6 @@ mod upkeep;
 
 pub use contracts::{Agreed, CUT_OFF_AFTER, Carried, Carrier, Close, Home, Kept, Lost, Names, Shown, Shows};
 pub use fleet::Fleet;
-pub use house::{Resident, house};
 pub use keeper::{Keeper, Phase, ShardNews};
 pub use map::{FleetMap, NodeId, NodeRow, ShardRow};
+pub use one_process::{LoopStore, loops_of_process};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kew_engine::Engine;
-use kew_fleet::{Fleet, Resident};
+use kew_fleet::{Fleet, LoopStore};
 use kew_http::Histogram;
 use kew_store::Store;
 use tokio::runtime::Handle;
@@ -13,7 +13,7 @@ use tokio::task::{JoinError, JoinSet};
 
 use super::Parts;
 use super::store::begin;
-use crate::fleet::ShownHouse;
+use crate::fleet::ShownProcess;
 use crate::listen::{Begin, Beside, Entrance, Started};
 use crate::machine::SystemTimeSource;
 use crate::start_error::StartError;
@@ -84,28 +84,28 @@ impl Parts<'_> {
         &self,
         stores: Vec<Arc<dyn Store>>,
         entrances: Vec<Entrance>,
-    ) -> Result<(Loops, ShownHouse), StartError> {
+    ) -> Result<(Loops, ShownProcess), StartError> {
         let failed = |cause| StartError::Shards { store: self.settings.server.store.to_string(), cause };
-        let residents = kew_fleet::house(stores.clone()).map_err(failed)?;
-        let fleets: Vec<Arc<Fleet>> = residents.iter().map(Resident::store).collect();
-        let syncs: Vec<Arc<Histogram>> = residents.iter().map(|_| Arc::default()).collect();
+        let of_loops = kew_fleet::loops_of_process(stores.clone()).map_err(failed)?;
+        let fleets: Vec<Arc<Fleet>> = of_loops.iter().map(LoopStore::store).collect();
+        let syncs: Vec<Arc<Histogram>> = of_loops.iter().map(|_| Arc::default()).collect();
         let front_ends = self.front_ends()?;
-        let mut started = Vec::with_capacity(residents.len());
-        let each = residents.into_iter().zip(share_out(entrances, syncs.len())?).zip(&syncs);
-        for (number, ((resident, entrances), syncs)) in each.enumerate() {
+        let mut started = Vec::with_capacity(of_loops.len());
+        let each = of_loops.into_iter().zip(share_out(entrances, syncs.len())?).zip(&syncs);
+        for (number, ((store, entrances), syncs)) in each.enumerate() {
             let source = Arc::new(SystemTimeSource);
-            let mut event_loop = self.event_loop(resident.store(), source, entrances, front_ends.clone());
+            let mut event_loop = self.event_loop(store.store(), source, entrances, front_ends.clone());
             event_loop.name = format!("kew-loop-{number}");
             event_loop.own_syncs = Some(Arc::clone(syncs));
             event_loop.options.shards_come = true;
-            event_loop.beside = Some(move_in(resident));
+            event_loop.beside = Some(keep_shard(store));
             started.push(begin(event_loop)?);
         }
         until_all_known(&fleets).map_err(failed)?;
         let mut started = started.into_iter();
-        let first = started.next().expect("a house has a loop");
+        let first = started.next().expect("a process has at least one event loop");
         let loops = Loops { first, others: started.collect() };
-        let shown = ShownHouse::new((&fleets, stores), syncs, &self.node_name(), loops.engine().now());
+        let shown = ShownProcess::new((&fleets, stores), syncs, &self.node_name(), loops.engine().now());
         Ok((loops, shown))
     }
 }
@@ -134,14 +134,14 @@ fn until_all_known(fleets: &[Arc<Fleet>]) -> Result<(), String> {
 }
 
 /// Keeps a shard on its event loop, until that ends.
-fn move_in(resident: Resident) -> Begin {
-    Box::new(move |engine| Ok(Box::new(Lodger(resident.move_in(engine)))))
+fn keep_shard(store: LoopStore) -> Begin {
+    Box::new(move |engine| Ok(Box::new(FleetTasks(store.begin(engine)))))
 }
 
 /// What runs on the loop of a shard beside its engine.
-struct Lodger(JoinSet<()>);
+struct FleetTasks(JoinSet<()>);
 
-impl Beside for Lodger {
+impl Beside for FleetTasks {
     fn fallen(&mut self) -> Pin<Box<dyn Future<Output = Result<(), JoinError>> + Send + '_>> {
         Box::pin(async {
             match self.0.join_next().await {

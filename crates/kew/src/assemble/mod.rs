@@ -94,11 +94,11 @@ impl Server {
             None => parts.own_store(&mut entrances, &mut bound, ending)?,
         };
         let doors = parts.entrances(entrances, &mut certificates)?;
-        let (kept, running, house) = match node {
+        let (kept, running, process) = match node {
             Some(node) => (Kept::default(), parts.run_in_fleet(node, doors)?, None),
             None => parts.open_and_run(owned, doors)?,
         };
-        let fleet = fleet.or_else(|| house.map(|house| Arc::new(house) as Arc<dyn kew_console::Fleet>));
+        let fleet = fleet.or_else(|| process.map(|process| Arc::new(process) as Arc<dyn kew_console::Fleet>));
         let pushes = parts.consumers(&bound, &running)?;
         let backups = parts.backups(&kept)?;
         let place = store_place(settings, &kept, running.engine().now());

@@ -17,7 +17,7 @@ use super::loops::Loops;
 use crate::bind::{self, Bound};
 use crate::config::{PgUrl, StoreChoice};
 use crate::consumers::push::{Pushes, WorkersWanted};
-use crate::fleet::{self, FleetNode, Opens, PeerPlace, ShownHouse};
+use crate::fleet::{self, FleetNode, Opens, PeerPlace, ShownProcess};
 use crate::listen::{Begin, Entrance, EventLoop, FrontEndSettings, Serves, Started};
 use crate::log::{Area, Level};
 use crate::machine::{self, DatabaseTime, SystemTimeSource};
@@ -164,7 +164,7 @@ impl Parts<'_> {
         &self,
         owned: Option<Owned>,
         entrances: Vec<Entrance>,
-    ) -> Result<(Kept, Loops, Option<ShownHouse>), StartError> {
+    ) -> Result<(Kept, Loops, Option<ShownProcess>), StartError> {
         match (&self.settings.server.store, owned) {
             (StoreChoice::Memory, _) => self.run_in_memory(entrances),
             (StoreChoice::Postgres(url), owned) => {
@@ -178,7 +178,7 @@ impl Parts<'_> {
     fn run_in_memory(
         &self,
         entrances: Vec<Entrance>,
-    ) -> Result<(Kept, Loops, Option<ShownHouse>), StartError> {
+    ) -> Result<(Kept, Loops, Option<ShownProcess>), StartError> {
         let warning = "messages are kept in memory only and are gone when the server stops";
         self.log.tell(Level::Warn, warning, &[]);
         let of = self.settings.server.shards.unwrap_or(ShardCount::ONE);
@@ -199,7 +199,7 @@ impl Parts<'_> {
         url: &PgUrl,
         Owned { disk, store: log }: Owned,
         entrances: Vec<Entrance>,
-    ) -> Result<(Kept, Loops, Option<ShownHouse>), StartError> {
+    ) -> Result<(Kept, Loops, Option<ShownProcess>), StartError> {
         let tenure = Arc::clone(disk.tenure());
         log.report_to(Arc::clone(&self.upkeep) as _);
         let store = Arc::new(PgStore::new(Arc::clone(&log), Arc::clone(&tenure)));
@@ -213,7 +213,7 @@ impl Parts<'_> {
         &self,
         path: &Path,
         entrances: Vec<Entrance>,
-    ) -> Result<(Kept, Loops, Option<ShownHouse>), StartError> {
+    ) -> Result<(Kept, Loops, Option<ShownProcess>), StartError> {
         let shards = self.shards_of(path)?;
         if shards != ShardCount::ONE {
             return self.run_on_folders(path, shards, entrances);
@@ -250,7 +250,7 @@ impl Parts<'_> {
         path: &Path,
         shards: ShardCount,
         entrances: Vec<Entrance>,
-    ) -> Result<(Kept, Loops, Option<ShownHouse>), StartError> {
+    ) -> Result<(Kept, Loops, Option<ShownProcess>), StartError> {
         let usual = self.log_options();
         let files = (usual.segments.open_max / usize::from(shards.get())).max(OPEN_FILES_MIN);
         let segments = SegmentOptions { open_max: files, ..usual.segments };

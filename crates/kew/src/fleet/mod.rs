@@ -1,9 +1,9 @@
 //! A node of a fleet: the store in PostgreSQL that it joins, its links to the other nodes, and the shards it keeps.
 
 mod home;
-mod house;
 mod links;
 mod names;
+mod one_process;
 mod reports;
 mod shown;
 mod time;
@@ -30,7 +30,7 @@ use crate::log::{Level, Log};
 use crate::start_error::StartError;
 
 pub use home::Opens;
-pub use house::ShownHouse;
+pub use one_process::ShownProcess;
 pub use shown::ShownFleet;
 pub use time::FleetTime;
 

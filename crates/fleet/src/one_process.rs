@@ -24,7 +24,7 @@ use crate::map::{FleetMap, NodeId, NodeRow, ShardRow};
 use crate::places::{Here, Place};
 
 /// The store under the engine of one loop of a process: its own shard, and the way to the others.
-pub struct Resident {
+pub struct LoopStore {
     fleet: Arc<Fleet>,
     shard: ShardId,
     brought: Brought,
@@ -32,7 +32,7 @@ pub struct Resident {
 
 /// The loops of a process, one for each of its shards in order, before they run. An error says which queue is in a
 /// shard where it cannot be.
-pub fn house(stores: Vec<Arc<dyn Store>>) -> Result<Vec<Resident>, String> {
+pub fn loops_of_process(stores: Vec<Arc<dyn Store>>) -> Result<Vec<LoopStore>, String> {
     let count = u16::try_from(stores.len()).ok().and_then(ShardCount::new);
     let count = count.expect("a process keeps at least one shard, and as many as 16 bits count");
     let all: Here = count.all().zip(stores).collect();
@@ -42,12 +42,12 @@ pub fn house(stores: Vec<Arc<dyn Store>>) -> Result<Vec<Resident>, String> {
         brought.queues.iter().try_for_each(|queue| names.note(count, *shard, queue)).map(|()| brought)
     });
     let brought: Vec<Brought> = brought.collect::<Result<_, _>>()?;
-    let rooms = Arc::new(Rooms::default());
+    let links = Arc::new(LoopLinks::default());
     let map = Arc::new(map_of(count));
     let fleets: Vec<Arc<Fleet>> = all
         .iter()
         .map(|(shard, store)| {
-            let reach = (Arc::clone(&rooms) as Arc<dyn Carrier>, Arc::clone(&names) as Arc<dyn Names>);
+            let reach = (Arc::clone(&links) as Arc<dyn Carrier>, Arc::clone(&names) as Arc<dyn Names>);
             let fleet = Fleet::of(loop_of(*shard), count, reach, Some(Arc::clone(&all)));
             for other in count.all().filter(|other| other != shard) {
                 fleet.0.places.set(other, Place::At(loop_of(other)));
@@ -58,21 +58,21 @@ pub fn house(stores: Vec<Arc<dyn Store>>) -> Result<Vec<Resident>, String> {
             Arc::new(fleet)
         })
         .collect();
-    let doors = count.all().zip(&fleets).map(|(shard, fleet)| (loop_of(shard), Arc::downgrade(&fleet.0)));
-    let is_first = rooms.doors.set(doors.collect()).is_ok();
-    assert!(is_first, "the rooms of a house are given out once");
-    let residents = count.all().zip(fleets).zip(brought);
-    Ok(residents.map(|((shard, fleet), brought)| Resident { fleet, shard, brought }).collect())
+    let loops = count.all().zip(&fleets).map(|(shard, fleet)| (loop_of(shard), Arc::downgrade(&fleet.0)));
+    let is_first = links.loops.set(loops.collect()).is_ok();
+    assert!(is_first, "the links between loops are set once");
+    let stores = count.all().zip(fleets).zip(brought);
+    Ok(stores.map(|((shard, fleet), brought)| LoopStore { fleet, shard, brought }).collect())
 }
 
-impl Resident {
+impl LoopStore {
     /// The store that the loop's engine stands on.
     pub fn store(&self) -> Arc<Fleet> {
         Arc::clone(&self.fleet)
     }
 
     /// Begins to serve with an engine, on the engine's event loop. The tasks go on for as long as they are kept.
-    pub fn move_in(self, engine: &Arc<Engine>) -> JoinSet<()> {
+    pub fn begin(self, engine: &Arc<Engine>) -> JoinSet<()> {
         let Self { fleet, shard, brought } = self;
         let count = fleet.0.places.count;
         fleet.serve_with(engine);
@@ -118,22 +118,22 @@ fn map_of(count: ShardCount) -> FleetMap {
 
 /// The way from each loop to the others.
 #[derive(Default)]
-struct Rooms {
-    doors: OnceLock<BTreeMap<NodeId, Weak<Inner>>>,
+struct LoopLinks {
+    loops: OnceLock<BTreeMap<NodeId, Weak<Inner>>>,
 }
 
-impl Carrier for Rooms {
+impl Carrier for LoopLinks {
     fn carry(&self, node: &NodeId, request: Request) -> Carried {
-        let door = self.doors.get().and_then(|doors| doors.get(node)).and_then(Weak::upgrade);
+        let other = self.loops.get().and_then(|loops| loops.get(node)).and_then(Weak::upgrade);
         Box::pin(async move {
-            let asked = door.ok_or(Lost::NotSent)?;
+            let asked = other.ok_or(Lost::NotSent)?;
             // A loop that has not begun yet is asked again.
             let event_loop = asked.event_loop().cloned().ok_or(Lost::NotSent)?;
-            // News must arrive also where the one who tells them does not wait any longer: no loop is ever cut off, so
-            // none would ask for them.
-            let is_news = matches!(request, Request::Show(_) | Request::Hide(_) | Request::Pause { .. });
+            // A notice must arrive even if the loop that sends it does not wait any longer: no loop is ever cut off,
+            // so none would ask for it.
+            let is_notice = matches!(request, Request::Show(_) | Request::Hide(_) | Request::Pause { .. });
             let answer = event_loop.spawn(async move { asked.serve(request).await });
-            let _cancelled = (!is_news).then(|| Cancels(answer.abort_handle()));
+            let _cancelled = (!is_notice).then(|| Cancels(answer.abort_handle()));
             answer.await.map_err(fallen)
         })
     }

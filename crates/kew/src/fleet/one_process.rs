@@ -10,7 +10,7 @@ use kew_http::Histogram;
 use kew_store::Store;
 
 /// What the console reads of the shards of a process.
-pub struct ShownHouse {
+pub struct ShownProcess {
     /// Of the loop that the console asks.
     fleet: Arc<Fleet>,
     /// The store of each shard, and how long its syncs take.
@@ -19,7 +19,7 @@ pub struct ShownHouse {
     since: Timestamp,
 }
 
-impl ShownHouse {
+impl ShownProcess {
     /// The shards of a process that is called `node` and serves since an instant.
     pub fn new(
         (fleets, stores): (&[Arc<Fleet>], Vec<Arc<dyn Store>>),
@@ -27,12 +27,12 @@ impl ShownHouse {
         node: &str,
         since: Timestamp,
     ) -> Self {
-        let fleet = Arc::clone(fleets.first().expect("a house has a loop"));
+        let fleet = Arc::clone(fleets.first().expect("a process has at least one event loop"));
         Self { fleet, shards: stores.into_iter().zip(syncs).collect(), node: node.to_owned(), since }
     }
 }
 
-impl kew_console::Fleet for ShownHouse {
+impl kew_console::Fleet for ShownProcess {
     fn now(&self) -> FleetNow {
         let node = FleetNode {
             id: self.node.clone(),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use kew_core::command::{CreateQueue, FirstReceipts, Lease, Send};
 use kew_core::{AccountId, Command, NewMessage, Policy, Queue, QueueKey, ShardCount, ShardPlace, Timestamp};
 use kew_engine::{Engine, Options, TimeSource};
-use kew_fleet::{Fleet, house};
+use kew_fleet::{Fleet, loops_of_process};
 use kew_store::ledger::Bounds;
 use kew_store::{MemoryStore, Store};
 use kew_testing::CountingEntropy;
@@ -25,7 +25,7 @@ fn create(name: &str) -> CreateQueue {
 }
 
 fn stores(count: u16) -> Vec<Arc<dyn Store>> {
-    let of = ShardCount::new(count).expect("a house has a shard");
+    let of = ShardCount::new(count).expect("a process keeps at least one shard");
     let store = |shard| {
         let entropy = Arc::new(CountingEntropy::default());
         Arc::new(MemoryStore::shard(entropy, Bounds::default(), ShardPlace { shard, of })) as Arc<dyn Store>
@@ -100,12 +100,12 @@ impl Drop for Loop {
 
 /// The loops of these stores, all of which know each other's queues.
 fn begin(stores: Vec<Arc<dyn Store>>) -> Vec<Loop> {
-    let residents = house(stores).expect("the shards go together");
+    let loops = loops_of_process(stores).expect("the shards go together");
     let begun = Instant::now();
-    let loops: Vec<Loop> = residents
+    let loops: Vec<Loop> = loops
         .into_iter()
-        .map(|resident| {
-            let fleet = resident.store();
+        .map(|store| {
+            let fleet = store.store();
             let (tell, told) = mpsc::channel();
             let (end, ends) = oneshot::channel::<()>();
             let thread = std::thread::spawn(move || {
@@ -113,10 +113,9 @@ fn begin(stores: Vec<Arc<dyn Store>>) -> Vec<Loop> {
                 runtime.expect("a runtime of one thread is built").block_on(async move {
                     let options = Options { shards_come: true, ..Options::default() };
                     let entropy = Arc::new(CountingEntropy::default());
-                    let engine =
-                        Engine::start(resident.store(), Arc::new(Still(begun)), entropy, options).await;
+                    let engine = Engine::start(store.store(), Arc::new(Still(begun)), entropy, options).await;
                     let engine = engine.expect("the engine starts");
-                    let _tasks = resident.move_in(&engine);
+                    let _tasks = store.begin(&engine);
                     let timers = Arc::clone(&engine);
                     tokio::spawn(async move { timers.run_timers().await });
                     tell.send((engine, Handle::current())).expect("the test waits for it");
@@ -194,11 +193,11 @@ fn shards_that_have_a_name_twice_or_a_queue_of_another_shard_do_not_go_together(
     };
     let twice = stores(2);
     twice.iter().for_each(make);
-    let refusal = house(twice).map(drop);
+    let refusal = loops_of_process(twice).map(drop);
     assert_eq!(refusal, Err("the queue a is in shard 0 and in shard 1".to_owned()));
     let mut turned = stores(2);
     make(&turned[0]);
     turned.reverse();
-    let refusal = house(turned).map(drop).expect_err("the first is the second one's");
+    let refusal = loops_of_process(turned).map(drop).expect_err("the first is the second one's");
     assert!(refusal.contains("which no queue of shard 1 has"), "{refusal}");
 }
