@@ -216,8 +216,8 @@ impl Engine {
     }
 }
 
-/// A purge is told of each message of its queue. It ended those that were there, and none that had left before or came
-/// later.
+/// A purge is one event for all messages of its queue. It ended those that were there, and none that had left before
+/// or came later.
 fn without_purges_of_others(mut events: Vec<Event>) -> Vec<Event> {
     let mut there = BTreeSet::new();
     events.retain(|event| {

@@ -170,7 +170,7 @@ fn receive_waits_at_the_loop_of_its_queue_and_ends_there_with_its_asker() {
     let served = loops[other].receive(&queue);
     until("another one waits", || waiting() == 1);
     loops[keeper].send(&queue, "m");
-    assert_eq!(loops[other].run(served).expect("it was not cancelled"), 1);
+    assert_eq!(loops[other].run(served).expect("the served request ran to its end"), 1);
 }
 
 #[test]

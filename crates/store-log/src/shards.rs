@@ -84,7 +84,7 @@ pub struct ShardFolders {
 }
 
 impl ShardFolders {
-    /// Takes the directory to change what is in it. A store that is not there is begun, with so many shards.
+    /// Takes the directory to change what is in it. A store that is not there is begun, with this number of shards.
     pub fn take(root: &Path, shards: ShardCount) -> Result<Self, LogError> {
         let root = RealDisk::open(root).doing("opening", &shown(root))?;
         let lock = lock_store(&root)?;
@@ -273,15 +273,19 @@ mod tests {
         ShardCount::new(shards).expect("a store has a shard")
     }
 
+    fn disk_of(folder: &Path) -> RealDisk {
+        RealDisk::open(folder).expect("the folder can be opened")
+    }
+
     /// Makes every shard that is not there, as the opening of its store does.
     fn make(folders: &mut ShardFolders) -> TokenKey {
         let entropy = CountingEntropy::default();
         let key = folders.key(&entropy).expect("the key is read");
         for shard in folders.shards().all() {
             let disk = folders.disk(shard).expect("the folder is there");
-            if Identity::load(&disk).expect("it is read").is_none() {
+            if Identity::load(&disk).expect("the identity can be read").is_none() {
                 let identity = Identity { store_id: [1; 16], mac_key: key.0, created_ms: 1 };
-                identity.create(&disk).expect("it is written");
+                identity.create(&disk).expect("the identity can be written");
             }
         }
         folders.made().expect("the list is written");
@@ -311,10 +315,11 @@ mod tests {
         let made = ShardList { is_made: true, ..begun };
         for (list, before) in [(begun, None), (made, Some(begun))] {
             disk.record_snapshots();
-            list.write(&disk).expect("it is written");
+            list.write(&disk).expect("the list can be written");
             for (point, cut) in disk.take_snapshots() {
                 for seed in 0..20 {
-                    let found = ShardList::load(&cut.reopen(seed, Found::Torn)).expect("it is whole");
+                    let found = ShardList::load(&cut.reopen(seed, Found::Torn))
+                        .expect("the list is read whole or is not there");
                     assert!(found == before || found == Some(list), "point {point} seed {seed}");
                 }
             }
@@ -328,7 +333,7 @@ mod tests {
         let root = home.path().join("data");
         assert_eq!(laid_out(&root), Ok(Laid::Nothing));
         assert!(!root.exists(), "looking makes nothing");
-        let mut folders = ShardFolders::take(&root, count(3)).expect("it is begun");
+        let mut folders = ShardFolders::take(&root, count(3)).expect("a store can begin here");
         assert_eq!((laid_out(&root), folders.is_made()), (Ok(Laid::Several(count(3))), false));
         let second = ShardFolders::take(&root, count(3)).map(drop);
         assert!(matches!(second, Err(LogError::Locked { .. })), "{second:?}");
@@ -336,22 +341,22 @@ mod tests {
         drop(folders);
         let other = ShardFolders::take(&root, count(2)).map(drop);
         assert!(matches!(other, Err(LogError::Io { kind: io::ErrorKind::AlreadyExists, .. })), "{other:?}");
-        let mut again = ShardFolders::take(&root, count(3)).expect("it is taken");
+        let mut again = ShardFolders::take(&root, count(3)).expect("the store can be taken again");
         assert!(again.is_made());
         assert_eq!(make(&mut again).0, key.0, "all shards have one key");
         drop(again);
-        assert_eq!(ShardFolders::look(&root).expect("it is looked at").shards(), count(3));
+        assert_eq!(ShardFolders::look(&root).expect("the store can be looked at").shards(), count(3));
     }
 
     #[test]
     fn making_that_was_cut_short_goes_on() {
         let home = tempfile::tempdir().expect("the machine has a temporary directory");
-        let begun = ShardFolders::take(home.path(), count(2)).expect("it is begun");
+        let begun = ShardFolders::take(home.path(), count(2)).expect("a store can begin here");
         let first = begun.disk(ShardId(0)).expect("the folder is there");
         let identity = Identity { store_id: [1; 16], mac_key: [7; 16], created_ms: 1 };
-        identity.create(&first).expect("it is written");
+        identity.create(&first).expect("the identity can be written");
         drop(begun);
-        let mut again = ShardFolders::take(home.path(), count(2)).expect("it is taken");
+        let mut again = ShardFolders::take(home.path(), count(2)).expect("the store can be taken again");
         assert!(!again.is_made());
         assert_eq!(make(&mut again).0, [7; 16]);
     }
@@ -359,7 +364,7 @@ mod tests {
     #[test]
     fn shard_that_is_missing_or_of_another_store_is_refused_by_name() {
         let home = tempfile::tempdir().expect("the machine has a temporary directory");
-        let mut folders = ShardFolders::take(home.path(), count(2)).expect("it is begun");
+        let mut folders = ShardFolders::take(home.path(), count(2)).expect("a store can begin here");
         make(&mut folders);
         drop(folders);
         let refusal = || match ShardFolders::take(home.path(), count(2)).map(drop) {
@@ -367,14 +372,14 @@ mod tests {
             other => panic!("{other:?}"),
         };
         let (second, aside) = (home.path().join("shard-0001"), home.path().join("aside"));
-        std::fs::rename(&second, &aside).expect("it is moved");
+        std::fs::rename(&second, &aside).expect("the folder can be moved");
         assert!(refusal().starts_with("shard-0001: the shard is missing"), "{}", refusal());
         assert!(!second.exists(), "a refusal makes nothing");
         std::fs::create_dir(&second).expect("the directory is ours");
         let identity = Identity { store_id: [1; 16], mac_key: [9; 16], created_ms: 1 };
-        identity.create(&RealDisk::open(&second).expect("it is opened")).expect("it is written");
+        identity.create(&disk_of(&second)).expect("the identity can be written");
         assert_eq!(refusal(), "shard-0001: the shard is one of another store");
-        std::fs::remove_file(home.path().join(SHARDS_FILE)).expect("it is removed");
+        std::fs::remove_file(home.path().join(SHARDS_FILE)).expect("the list can be removed");
         let lost = laid_out(home.path());
         assert!(matches!(&lost, Err(LogError::Damage { file, .. }) if file == SHARDS_FILE), "{lost:?}");
     }
@@ -383,7 +388,7 @@ mod tests {
     fn store_of_one_shard_is_never_taken_for_several() {
         let home = tempfile::tempdir().expect("the machine has a temporary directory");
         let identity = Identity { store_id: [1; 16], mac_key: [9; 16], created_ms: 1 };
-        identity.create(&RealDisk::open(home.path()).expect("it is opened")).expect("it is written");
+        identity.create(&disk_of(home.path())).expect("the identity can be written");
         assert_eq!(laid_out(home.path()), Ok(Laid::One));
         let taken = ShardFolders::take(home.path(), count(2)).map(drop);
         assert!(matches!(taken, Err(LogError::Io { kind: io::ErrorKind::AlreadyExists, .. })), "{taken:?}");

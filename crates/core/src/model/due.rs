@@ -84,11 +84,11 @@ impl Model {
         let queue = &mut self.queues[index];
         let held = queue.held(item.sequence);
         let lapsed = matches!(held.state, State::Leased { .. });
-        let (mut shown_at, mut told) = (item.at, LeaseEnd::Untold);
+        let (mut shown_at, mut ending) = (item.at, LeaseEnd::Unrecorded);
         held.state = State::Ready;
         if lapsed {
             let terms = held.terms.as_ref().expect("a leased message has terms");
-            told = terms.told;
+            ending = terms.ending;
             let visible_at = retry::after_lapse(item.at, terms.lapse_delay);
             held.rank = delay::rank(terms.returns, held.rank, visible_at);
             held.show_at(visible_at, item.at);
@@ -104,14 +104,14 @@ impl Model {
         }
         let group = queue.held(item.sequence).group.clone();
         queue.settle_group(group.as_ref(), Join::Back);
-        match told {
+        match ending {
             LeaseEnd::RanOut => {
                 self.note(item.at, index, item.sequence, EventKind::Lapsed { visible_at: shown_at });
             }
             LeaseEnd::GivenBack => {
                 self.note(item.at, index, item.sequence, EventKind::Released { visible_at: shown_at });
             }
-            LeaseEnd::Untold => {}
+            LeaseEnd::Unrecorded => {}
         }
     }
 

@@ -163,7 +163,7 @@ impl Model {
             lapse_delay: lease.terms.lapse_delay,
             returns: lease.terms.returns,
             owner: lease.owner,
-            told: LeaseEnd::RanOut,
+            ending: LeaseEnd::RanOut,
         };
         held.before = Some(Before {
             first_leased_at: held.first_leased_at,

@@ -62,8 +62,8 @@ pub(super) struct Terms {
     pub lapse_delay: Duration,
     pub returns: Return,
     pub owner: Option<OwnerId>,
-    /// How its end will be told.
-    pub told: LeaseEnd,
+    /// How its end will be recorded.
+    pub ending: LeaseEnd,
 }
 
 /// What a lease overwrote.

@@ -51,17 +51,17 @@ impl Model {
             Terms { owner: None, ..terms.expect("a leased message has terms") }
         } else {
             let returns = if extend.renew { Return::Behind } else { Return::InPlace };
-            let told = LeaseEnd::RanOut;
-            Terms { received_at: now, cap: None, lapse_delay: Duration::ZERO, returns, owner: None, told }
+            let ending = LeaseEnd::RanOut;
+            Terms { received_at: now, cap: None, lapse_delay: Duration::ZERO, returns, owner: None, ending }
         };
         let until = visibility::extend_until(terms.received_at, terms.cap, now, entry.length)?;
-        let told = visibility::lease_end(leased, until, now);
+        let ending = visibility::lease_end(leased, until, now);
         let nonce = extend.renew.then(|| self.entropy.bits());
         let queue = &mut self.queues[index];
         let held = queue.held(sequence);
         held.state = State::Leased { until };
         held.lease_end = Some(until);
-        held.terms = Some(Terms { told, ..terms });
+        held.terms = Some(Terms { ending, ..terms });
         held.nonce = nonce.unwrap_or(held.nonce);
         held.before = None;
         held.leaves_at = None;
@@ -71,7 +71,7 @@ impl Model {
         queue.forget_attempt_of(sequence);
         queue.settle_group(group.as_ref(), Join::Back);
         let token = queue.token(queue.stored(sequence));
-        if told == LeaseEnd::RanOut {
+        if ending == LeaseEnd::RanOut {
             self.note(now, index, sequence, EventKind::Extended { until });
         }
         if entry.content.is_some() {

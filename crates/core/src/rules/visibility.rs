@@ -30,7 +30,7 @@ pub fn extend_until(
     }
 }
 
-/// How the end of a lease is told and counted.
+/// How the end of a lease is recorded and counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum LeaseEnd {
     /// Its time is over.
@@ -38,16 +38,16 @@ pub enum LeaseEnd {
     RanOut,
     /// Its holder gave it back, by hiding the message for no time.
     GivenBack,
-    /// A message that was free was hidden for no time: nobody had it, and nothing is told.
-    Untold,
+    /// A message that was free was hidden for no time: it was not leased, and nothing is recorded.
+    Unrecorded,
 }
 
-/// How the end of a lease will be told that is set to `until` now; `was_leased` says whether one was running.
+/// How the end of a lease that is set to `until` now will be recorded; `was_leased` says whether one was running.
 pub fn lease_end(was_leased: bool, until: Timestamp, now: Timestamp) -> LeaseEnd {
     match (until <= now, was_leased) {
         (false, _) => LeaseEnd::RanOut,
         (true, true) => LeaseEnd::GivenBack,
-        (true, false) => LeaseEnd::Untold,
+        (true, false) => LeaseEnd::Unrecorded,
     }
 }
 
@@ -116,7 +116,7 @@ mod tests {
     fn lease_that_is_set_to_end_now_is_given_back() {
         assert_eq!(lease_end(true, Timestamp(6), Timestamp(5)), LeaseEnd::RanOut);
         assert_eq!(lease_end(true, Timestamp(5), Timestamp(5)), LeaseEnd::GivenBack);
-        assert_eq!(lease_end(false, Timestamp(5), Timestamp(5)), LeaseEnd::Untold);
+        assert_eq!(lease_end(false, Timestamp(5), Timestamp(5)), LeaseEnd::Unrecorded);
         assert_eq!(lease_end(false, Timestamp(6), Timestamp(5)), LeaseEnd::RanOut);
     }
 

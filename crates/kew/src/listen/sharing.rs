@@ -36,7 +36,7 @@ mod tests {
         use std::net::TcpStream;
 
         let only = TcpListener::bind("127.0.0.1:0").expect("the machine has a free port");
-        let address = only.local_addr().expect("it is bound");
+        let address = only.local_addr().expect("a bound socket has an address");
         let sockets = share_out(only, 2).expect("the address is shared");
         let clients: Vec<TcpStream> =
             (0..64).map(|_| TcpStream::connect(address).expect("somebody listens")).collect();

@@ -73,7 +73,7 @@ fn shard_is_handed_over_through_any_node_and_stays_where_it_was_sent() {
     let to = *NAMES
         .iter()
         .find(|name| **name != from && **name != "three")
-        .expect("one of the two other nodes does not own the shard");
+        .expect("two nodes do not own the shard, and one of them is not three");
     let path = format!("/shards/{shard}/hand-over");
     let handed = nodes[2].api("POST", &path, &json!({ "to": to }).to_string()).expect("the node answers");
     assert_eq!(handed, (200, json!({ "shard": shard, "from": from, "to": to, "done": true })));

@@ -112,7 +112,7 @@ fn queues_are_spread_over_the_shards_and_a_kill_loses_nothing_of_any() {
         .collect();
     kew.kill();
 
-    // As many as the directory was made with, without being told.
+    // As many as the directory was made with, without the flag.
     let again = start(directory.path(), &[]);
     assert_eq!(shards_of_queues(&again), spread);
     for name in &names {
@@ -371,7 +371,8 @@ fn tools_carry_a_store_from_one_shard_to_four_and_back() {
     done(&four, &["import", "--shards", "4", "--from", &path("lines")]);
     let checked = done(&four, &["check"]);
     assert!((0..4).all(|shard| checked.contains(&format!("shard {shard}: sound: "))), "{checked}");
-    let stats: Value = serde_json::from_str(&done(&four, &["stats", "--json"])).expect("one JSON object");
+    let stats: Value = serde_json::from_str(&done(&four, &["stats", "--json"]))
+        .expect("stats --json prints one JSON object");
     assert_eq!((&stats["queues"], &stats["messages"]["stored"]), (&json!(5), &json!(15)), "{stats}");
 
     done(&four, &["backup", &path("copy")]);

@@ -159,7 +159,7 @@ impl<S: Shelf> Ledger<S> {
         self.changed(queue);
     }
 
-    /// Everything leaves a queue, which is told once for all of it.
+    /// Everything leaves a queue, which is one event for all of it.
     fn empty(&mut self, at: Timestamp, queue: QueueId, through: Sequence) {
         let Some(book) = self.books.get_mut(&queue) else { return };
         let cleared = book.clear();
@@ -298,7 +298,7 @@ impl<S: Shelf> Ledger<S> {
     fn apply_extended(&mut self, at: Timestamp, extended: &Extended<'_>, place: Place) {
         let Some(book) = self.books.get_mut(&extended.queue) else { return };
         let Extended { sequence, until, .. } = *extended;
-        // The end of one that was given back is told in its place.
+        // For one that was given back the event of its end stands alone.
         if book.extend(sequence, at, until, extended.nonce, extended.returns) == LeaseEnd::RanOut {
             self.history.push(at, extended.queue, sequence, EventKind::Extended { until });
         }
@@ -443,7 +443,7 @@ pub(super) fn lease_one(
         attempt: None,
         sealed,
         before: None,
-        told: LeaseEnd::RanOut,
+        ending: LeaseEnd::RanOut,
     };
     let item = book.lease(sequence, nonce, at, lease)?;
     let kind = EventKind::Leased { by: terms.by, until: terms.until, attempts: item.attempts };

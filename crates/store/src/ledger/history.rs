@@ -144,11 +144,11 @@ impl Ring {
     /// Leases ended; most of the messages are offered again.
     pub(crate) fn leases_ended(&mut self, queue: QueueId, ended: &[Ended]) {
         let (mut lapsed, mut released) = (0, 0);
-        for Ended { at, sequence, visible_at, told, is_last } in ended.iter().copied() {
-            let (kind, count) = match told {
+        for Ended { at, sequence, visible_at, ending, is_last } in ended.iter().copied() {
+            let (kind, count) = match ending {
                 LeaseEnd::RanOut => (EventKind::Lapsed { visible_at }, &mut lapsed),
                 LeaseEnd::GivenBack => (EventKind::Released { visible_at }, &mut released),
-                LeaseEnd::Untold => continue,
+                LeaseEnd::Unrecorded => continue,
             };
             *count += u64::from(!is_last);
             self.keep(Event { at, queue, sequence, kind });

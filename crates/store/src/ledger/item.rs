@@ -170,9 +170,9 @@ pub struct Lease {
     pub sealed: Option<Sealed>,
     /// What to restore if the lease is withdrawn; `None` once it was changed.
     pub before: Option<Before>,
-    /// How its end will be told. It is not stored: where it is not as usual, the lease ends at the instant at which
-    /// that was decided, and a store that is opened in between tells that it ran out.
-    pub told: LeaseEnd,
+    /// How its end will be recorded. It is not stored: where it is not as usual, the lease ends at the instant at which
+    /// that was decided, and a store that is opened in between records that it ran out.
+    pub ending: LeaseEnd,
 }
 
 impl Lease {

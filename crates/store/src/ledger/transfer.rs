@@ -400,7 +400,7 @@ fn lease_of(until: Timestamp, lease: CarriedLease) -> Lease {
         attempt: None,
         sealed: None,
         before,
-        told: LeaseEnd::RanOut,
+        ending: LeaseEnd::RanOut,
     }
 }
 

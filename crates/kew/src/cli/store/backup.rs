@@ -25,7 +25,7 @@ pub(super) fn run(place: &Place, target: &Path, link: bool) -> Result<(), ToolEr
     made
 }
 
-/// The shards lie in the copy as they do in the store. Whoever opens it sees whether all of them were copied.
+/// The shards lie in the copy as they do in the store. Opening it shows whether all of them were copied.
 fn copy_shards(
     place: &Place,
     disks: &[Arc<dyn Disk>],

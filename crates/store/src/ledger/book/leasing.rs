@@ -245,7 +245,7 @@ impl Book {
     }
 
     /// A message is hidden until another instant than before: its lease is changed, or it is leased without an attempt.
-    /// Answers how the end of that will be told.
+    /// Answers how the end of that will be recorded.
     pub(crate) fn extend(
         &mut self,
         sequence: Sequence,
@@ -254,20 +254,20 @@ impl Book {
         nonce: Option<u64>,
         returns: Return,
     ) -> LeaseEnd {
-        let Some(entry) = self.lift(sequence) else { return LeaseEnd::Untold };
+        let Some(entry) = self.lift(sequence) else { return LeaseEnd::Unrecorded };
         if let Some(nonce) = nonce {
             entry.item.nonce = nonce;
         }
-        let told = rules::visibility::lease_end(matches!(entry.hold, Hold::Leased(_)), until, now);
+        let ending = rules::visibility::lease_end(matches!(entry.hold, Hold::Leased(_)), until, now);
         if let Hold::Leased(lease) = &mut entry.hold {
-            (lease.until, lease.told) = (until, told);
+            (lease.until, lease.ending) = (until, ending);
             lease.before = None;
             // It ends by itself from now on, so it has no owner.
             lease.owner = None;
             let attempt = lease.attempt.take();
             self.forget_attempt(attempt.as_ref());
             self.set_alarm(sequence);
-            return told;
+            return ending;
         }
         self.forget_departure(sequence);
         let lease = Lease {
@@ -280,10 +280,10 @@ impl Book {
             attempt: None,
             sealed: None,
             before: None,
-            told,
+            ending,
         };
         self.hold(sequence, Hold::Leased(lease), End::Back);
-        told
+        ending
     }
 
     /// A message that is leased again may be acked to the last millisecond: what its last lease set in motion stops.

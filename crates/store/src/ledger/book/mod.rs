@@ -111,8 +111,8 @@ pub(crate) struct Ended {
     pub sequence: Sequence,
     /// When that may be leased again.
     pub visible_at: Timestamp,
-    /// How it is told.
-    pub told: LeaseEnd,
+    /// How it is recorded.
+    pub ending: LeaseEnd,
     /// Whether the message was leased as often as allowed, and is not offered again.
     pub is_last: bool,
 }

@@ -222,14 +222,14 @@ impl Book {
             Hold::Delayed | Hold::Leased(_) if entry.visible_at() > at => self.set_alarm(sequence),
             Hold::Delayed => self.hold(sequence, Hold::Ready, End::Back),
             Hold::Leased(lease) => {
-                let (until, told) = (lease.until, lease.told);
+                let (until, ending) = (lease.until, lease.ending);
                 let visible_at = rules::retry::after_lapse(until, lease.lapse_delay);
                 let attempts = entry.item.attempts;
                 self.release(sequence, until, visible_at, at);
                 let rule = self.queue.policy.dead_letters.as_deref();
                 let exhausted = rules::dead_letters::is_exhausted(attempts, rule);
                 let visible_at = if exhausted { until } else { visible_at };
-                happened.ended.push(Ended { at: until, sequence, visible_at, told, is_last: exhausted });
+                happened.ended.push(Ended { at: until, sequence, visible_at, ending, is_last: exhausted });
                 if exhausted {
                     happened.exhausted += 1;
                     self.held.departures.insert((rules::dead_letters::leaves_at(until), sequence));

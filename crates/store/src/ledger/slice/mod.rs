@@ -453,7 +453,7 @@ fn read_hold(from: &mut Reader<'_>) -> Option<Hold> {
         attempt,
         sealed,
         before,
-        told: LeaseEnd::RanOut,
+        ending: LeaseEnd::RanOut,
     }))
 }
 

@@ -26,7 +26,7 @@ fn lease_until(until: u64, now: Timestamp) -> Lease {
         attempt: None,
         sealed: None,
         before: None,
-        told: LeaseEnd::RanOut,
+        ending: LeaseEnd::RanOut,
     }
 }
 
