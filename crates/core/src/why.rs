@@ -80,27 +80,11 @@ fn because(events: &[Event]) -> String {
             }
             // The failure that led to the end of the lease is named instead.
             EventKind::Released { .. } | EventKind::Lapsed { .. } if events.iter().any(is_failure) => {}
-            EventKind::Released { visible_at } => {
-                let delay = visible_at.since(event.at);
-                return match delay {
-                    Duration::ZERO => format!("Its lease{holder} was released."),
-                    delay => {
-                        format!("Its lease{holder} was released, to be retried after {}.", length(delay))
-                    }
-                };
-            }
+            EventKind::Released { visible_at } => return released(&holder, visible_at.since(event.at)),
             EventKind::Lapsed { visible_at } => {
-                let back = match visible_at.since(event.at) {
-                    Duration::ZERO => String::new(),
-                    delay => format!("; it came back after {}", length(delay)),
-                };
-                return match lease {
-                    _ if was_extended => format!("Its lease{holder} was extended and then ran out{back}."),
-                    Some((at, _, until)) => {
-                        format!("Its lease{holder} ran out after {}{back}.", length(until.since(at)))
-                    }
-                    None => format!("A lease of it ran out{back}."),
-                };
+                let back = visible_at.since(event.at);
+                let lasted = lease.map(|(at, _, until)| until.since(at));
+                return ran_out(&holder, lasted, was_extended, back);
             }
             _ => {}
         }
@@ -109,6 +93,26 @@ fn because(events: &[Event]) -> String {
         Some(_) => format!("Its lease{holder} was undone, as if it had never been delivered."),
         None => "It was delivered before the history begins, which does not reach far behind the last start."
             .into(),
+    }
+}
+
+fn released(holder: &str, delay: Duration) -> String {
+    match delay {
+        Duration::ZERO => format!("Its lease{holder} was released."),
+        delay => format!("Its lease{holder} was released, to be retried after {}.", length(delay)),
+    }
+}
+
+/// `lasted` is the length that the lease was taken with, if that is known.
+fn ran_out(holder: &str, lasted: Option<Duration>, was_extended: bool, back: Duration) -> String {
+    let back = match back {
+        Duration::ZERO => String::new(),
+        delay => format!("; it came back after {}", length(delay)),
+    };
+    match lasted {
+        _ if was_extended => format!("Its lease{holder} was extended and then ran out{back}."),
+        Some(lasted) => format!("Its lease{holder} ran out after {}{back}.", length(lasted)),
+        None => format!("A lease of it ran out{back}."),
     }
 }
 

@@ -163,12 +163,29 @@ fn entry(
     to: Option<QueueId>,
     name: &impl Fn(QueueId) -> Option<String>,
 ) -> Map<String, Value> {
+    let Told { word, by, until, reason, detail } = told_of(event, to, name);
+    let by = by.filter(|by| !by.is_empty()).map(Value::from);
+    let detail = detail.filter(|detail| !detail.is_empty()).map(Value::from);
+    let all = [
+        ("at_ms", Some(event.at.0.into())),
+        ("event", Some(word.into())),
+        ("queue", name(event.queue).map(Value::from)),
+        ("by", by),
+        ("until_ms", until.map(Value::from)),
+        ("reason", reason.map(Value::from)),
+        ("detail", detail),
+    ];
+    all.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+}
+
+/// What is said of an event.
+fn told_of(event: &Event, to: Option<QueueId>, name: &impl Fn(QueueId) -> Option<String>) -> Told {
     let later = |until: Timestamp| instant(until).filter(|until| *until > event.at.0);
     let named = |queue| {
         name(queue).unwrap_or_else(|| "a queue that is deleted, or that it has not reached yet".to_owned())
     };
     let to = || format!("to {}", to.map_or_else(String::new, named));
-    let Told { word, by, until, reason, detail } = match event.kind {
+    match event.kind {
         EventKind::Sent { visible_at, .. } => Told { until: later(visible_at), ..told("sent") },
         EventKind::Leased { by, until, attempts } => Told {
             by: Some(by.as_str().to_owned()),
@@ -203,19 +220,7 @@ fn entry(
         EventKind::Arrived { from, .. } => {
             Told { detail: Some(format!("from {}", named(from))), ..told("moved") }
         }
-    };
-    let by = by.filter(|by| !by.is_empty()).map(Value::from);
-    let detail = detail.filter(|detail| !detail.is_empty()).map(Value::from);
-    let all = [
-        ("at_ms", Some(event.at.0.into())),
-        ("event", Some(word.into())),
-        ("queue", name(event.queue).map(Value::from)),
-        ("by", by),
-        ("until_ms", until.map(Value::from)),
-        ("reason", reason.map(Value::from)),
-        ("detail", detail),
-    ];
-    all.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+    }
 }
 
 struct Told {
