@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kew_core::QueueId;
-use kew_engine::{Engine, HeldExpiry};
+use kew_engine::{Engine, EngineError, HeldExpiry};
 use parking_lot::RwLock;
 use tokio::runtime::Handle;
 
@@ -61,6 +61,11 @@ impl Running {
     /// All engines of this process.
     pub(crate) fn engines(&self) -> impl Iterator<Item = &Arc<Engine>> {
         std::iter::once(&self.engine).chain(&self.others)
+    }
+
+    /// Whether every loop of this process can serve.
+    pub(crate) fn health(&self) -> Result<(), EngineError> {
+        self.engines().try_for_each(|engine| engine.health())
     }
 
     /// How expiry is held, where a loop of this process holds it.

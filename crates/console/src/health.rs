@@ -17,7 +17,7 @@ pub(crate) fn ready(board: &Board, upkeep: &UpkeepReport) -> Reply {
         Phase::Starting => "starting: the store is being opened".to_owned(),
         Phase::Waiting(why) => why.to_string(),
         Phase::Stopping => "stopping".to_owned(),
-        Phase::Serving(running) => match running.engine.health() {
+        Phase::Serving(running) => match running.health() {
             Ok(()) => return Reply::text(StatusCode::OK, &ready_but(&reasons(&running, upkeep))),
             Err(error) => error.to_string(),
         },

@@ -26,7 +26,10 @@ impl Engine {
             let abandon = self.abandon(&lease);
             let over_limit = refuse_over_limit(&mut lease);
             let submission = self.attempt(&mut self.pass(), queue, &Command::Lease(lease));
-            self.leased(self.limited(over_limit, self.committing(queue, submission, abandon).await))
+            self.leased(
+                queue,
+                self.limited(queue, over_limit, self.committing(queue, submission, abandon).await),
+            )
         }
     }
 
@@ -72,10 +75,11 @@ impl Engine {
                 },
             };
             match begun {
-                Begun::Claimed(submission, _held) => {
-                    self.leased(self.limited(over_limit, self.committing(queue, submission, abandon).await))
-                }
-                Begun::Over => self.nothing_came(),
+                Begun::Claimed(submission, _held) => self.leased(
+                    queue,
+                    self.limited(queue, over_limit, self.committing(queue, submission, abandon).await),
+                ),
+                Begun::Over => self.nothing_came(queue),
                 // Most find something at once. The room that waiting takes is for those who wait.
                 Begun::Waiting(seat) => Box::pin(self.wait_in(seat)).await,
             }
@@ -87,7 +91,7 @@ impl Engine {
         let queue = seat.lease.queue;
         loop {
             let Some((submission, seen, (busy, _held))) = seat.call().await else {
-                return self.nothing_came();
+                return self.nothing_came(queue);
             };
             let committing = self.committing(queue, submission, Abandon::Withdraw);
             drop(busy);
@@ -96,18 +100,18 @@ impl Engine {
                 Err(StoreError::Rule(RuleError::TooManyInFlight)) => {
                     self.pass().waiters.set_limited(queue, true);
                 }
-                answer => return self.leased(answer),
+                answer => return self.leased(queue, answer),
             }
             if !seat.again(seen) {
-                return self.nothing_came();
+                return self.nothing_came(queue);
             }
         }
     }
 
     /// The answer of a receive whose wait is over. A store that may not answer by now has not said that nothing came.
-    fn nothing_came(&self) -> Result<Vec<Leased>, EngineError> {
+    fn nothing_came(&self, queue: QueueId) -> Result<Vec<Leased>, EngineError> {
         self.store.health()?;
-        self.leased(Ok(Vec::new()))
+        self.leased(queue, Ok(Vec::new()))
     }
 
     /// The one attempt at once (which is refused over the limit) and, if it finds nothing, a seat in the same pass, so
@@ -144,7 +148,9 @@ impl Engine {
         }
         let seat = self.take_seat(&mut pass, lease, wait, room, on_its_way);
         if limited {
-            self.stats.limited_receives.add(1);
+            if self.store.keeps(queue) {
+                self.stats.limited_receives.add(1);
+            }
             pass.waiters.set_limited(queue, true);
         }
         self.rearm(&mut pass);
@@ -208,20 +214,27 @@ impl Engine {
     /// The answer of a receive whose queue may be at its limit.
     fn limited(
         &self,
+        queue: QueueId,
         over_limit: OverLimit,
         answer: Result<Vec<Leased>, StoreError>,
     ) -> Result<Vec<Leased>, StoreError> {
         let Err(StoreError::Rule(RuleError::TooManyInFlight)) = answer else { return answer };
-        self.stats.limited_receives.add(1);
+        if self.store.keeps(queue) {
+            self.stats.limited_receives.add(1);
+        }
         match over_limit {
             OverLimit::Refuse => answer,
             OverLimit::FindNothing => Ok(Vec::new()),
         }
     }
 
-    /// A receive's answer, counted.
-    fn leased(&self, answer: Result<Vec<Leased>, StoreError>) -> Result<Vec<Leased>, EngineError> {
-        if answer.as_ref().is_ok_and(Vec::is_empty) {
+    /// A receive's answer, counted where its queue is kept: what another node answered is counted there.
+    fn leased(
+        &self,
+        queue: QueueId,
+        answer: Result<Vec<Leased>, StoreError>,
+    ) -> Result<Vec<Leased>, EngineError> {
+        if answer.as_ref().is_ok_and(Vec::is_empty) && self.store.keeps(queue) {
             self.stats.empty_receives.add(1);
         }
         if self.clock.is_virtual() {

@@ -80,8 +80,16 @@ impl Inner {
                 *queues += 1;
             }
         }
-        let fewest = count.all().zip(queues).min_by_key(|(_, queues)| *queues);
+        let fewest = count.all().zip(queues).filter(|(shard, _)| !self.has_failed(*shard));
+        let fewest = fewest.min_by_key(|(_, queues)| *queues);
         fewest.map_or(ShardId::OF_ACCOUNTS, |(shard, _)| shard)
+    }
+
+    /// Whether a shard of this process has stopped: another shard takes the new queues. Between nodes another node would
+    /// keep it by now.
+    fn has_failed(&self, shard: ShardId) -> bool {
+        let stores = self.of_one_process.iter().flat_map(|stores| stores.iter());
+        stores.filter(|(other, _)| *other == shard).any(|(_, store)| store.health().is_err())
     }
 
     /// The same in a shard that is kept here, one name of it at a time. What has begun goes on although its asker goes

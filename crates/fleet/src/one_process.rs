@@ -38,7 +38,7 @@ pub fn loops_of_process(stores: Vec<Arc<dyn Store>>) -> Result<Vec<LoopStore>, S
     let all: Here = count.all().zip(stores).collect();
     let names = Arc::new(KnownNames::default());
     let brought = all.iter().map(|(shard, store)| {
-        let brought = look_through(&**store);
+        let brought = look_through(*shard, &**store)?;
         brought.queues.iter().try_for_each(|queue| names.note(count, *shard, queue)).map(|()| brought)
     });
     let brought: Vec<Brought> = brought.collect::<Result<_, _>>()?;
@@ -85,19 +85,21 @@ impl LoopStore {
 }
 
 /// What a shard brings along. Nothing has happened to it yet: at its newest instant nothing more is due.
-fn look_through(store: &dyn Store) -> Brought {
+fn look_through(shard: ShardId, store: &dyn Store) -> Result<Brought, String> {
     let at = store.newest_instant();
+    // With a shard that does not say its queues a name could be made a second time.
+    let unknown = || format!("shard {shard} does not say which queues and tasks it has");
     let queues = match store.step(at, &Command::Queues).peek() {
         Some(Outcome::Queues(queues)) => queues.clone(),
-        _ => Vec::new(),
+        _ => return Err(unknown()),
     };
     let list = ask::ListMoves::command(ListMoves { source: None });
     let mut tasks: Vec<Arc<MoveTask>> = match store.step(at, &list).peek() {
         Some(Outcome::Moves(tasks)) => tasks.clone(),
-        _ => Vec::new(),
+        _ => return Err(unknown()),
     };
     tasks.retain(|task| task.state == TaskState::Running);
-    Brought { queues, tasks, hold: None }
+    Ok(Brought { queues, tasks, hold: None })
 }
 
 fn loop_of(shard: ShardId) -> NodeId {
@@ -172,18 +174,27 @@ struct Known {
     shards: HashMap<QueueKey, ShardId>,
     /// Names whose queues are gone. A new queue of such a name is made in the same shard, so that the end of the one
     /// and the beginning of the other lie in one journal: whatever a crash forgets, no name is in two shards.
-    free: HashMap<QueueKey, ShardId>,
-    /// The order in which they became free; some were taken again.
-    freed: VecDeque<QueueKey>,
+    free: HashMap<QueueKey, Freed>,
+    /// The order in which they became free. Of a name that was taken again meanwhile an entry stays behind.
+    order: VecDeque<(u64, QueueKey)>,
+    /// How often a name became free.
+    times: u64,
+}
+
+/// A name without a queue.
+#[derive(Clone, Copy)]
+struct Freed {
+    shard: ShardId,
+    /// The number of its entry in the order.
+    entry: u64,
 }
 
 impl Known {
     /// The shard that a name belongs to: this one, if nothing is known of it.
     fn claim(&mut self, shard: ShardId, key: &QueueKey) -> ShardId {
-        if let Some(owner) =
-            self.shards.get(key).or_else(|| self.free.get(key).filter(|free| **free != shard))
-        {
-            return *owner;
+        let freed = self.free.get(key).map(|freed| freed.shard).filter(|owner| *owner != shard);
+        if let Some(owner) = self.shards.get(key).copied().or(freed) {
+            return owner;
         }
         self.free.remove(key);
         self.shards.insert(key.clone(), shard);
@@ -195,13 +206,24 @@ impl Known {
             return;
         }
         self.shards.remove(key);
-        if self.freed.len() >= FREE_MAX
-            && let Some(oldest) = self.freed.pop_front()
-        {
-            self.free.remove(&oldest);
+        self.times += 1;
+        self.free.insert(key.clone(), Freed { shard, entry: self.times });
+        self.order.push_back((self.times, key.clone()));
+        while self.free.len() > FREE_MAX {
+            self.forget_oldest();
         }
-        self.free.insert(key.clone(), shard);
-        self.freed.push_back(key.clone());
+        // Entries that stayed behind are as many as the others at most.
+        if self.order.len() > 2 * FREE_MAX {
+            let Self { free, order, .. } = self;
+            order.retain(|(entry, key)| free.get(key).is_some_and(|freed| freed.entry == *entry));
+        }
+    }
+
+    fn forget_oldest(&mut self) {
+        let Some((entry, key)) = self.order.pop_front() else { return };
+        if self.free.get(&key).is_some_and(|freed| freed.entry == entry) {
+            self.free.remove(&key);
+        }
     }
 }
 
@@ -273,8 +295,27 @@ mod tests {
             known.claim(ShardId(1), &key);
             known.release(ShardId(1), &key);
         }
-        assert_eq!((known.free.len(), known.freed.len(), known.shards.len()), (FREE_MAX, FREE_MAX, 0));
+        assert_eq!((known.free.len(), known.order.len(), known.shards.len()), (FREE_MAX, FREE_MAX, 0));
         assert_eq!(known.claim(ShardId(2), &key("0")), ShardId(2), "the oldest was forgotten");
         assert_eq!(known.claim(ShardId(2), &key("10")), ShardId(1));
+    }
+
+    #[test]
+    fn names_that_come_and_go_push_out_no_other() {
+        let mut known = Known::default();
+        for name in ["first", "a", "b"] {
+            known.claim(ShardId(1), &key(name));
+            known.release(ShardId(1), &key(name));
+        }
+        for _ in 0..3 * FREE_MAX {
+            for name in ["a", "b"] {
+                assert_eq!(known.claim(ShardId(1), &key(name)), ShardId(1));
+                known.release(ShardId(1), &key(name));
+            }
+            assert!(known.order.len() <= 2 * FREE_MAX);
+        }
+        for name in ["first", "a", "b"] {
+            assert_eq!(known.claim(ShardId(2), &key(name)), ShardId(1), "{name}");
+        }
     }
 }

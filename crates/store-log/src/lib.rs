@@ -40,8 +40,8 @@ pub use checkpoint::{
 pub use disk::{
     AppendListener, Appends, BACKUP_LIST, BatchMark, Beside, CHECKPOINTS_FOLDER, DAMAGED_FOLDER,
     DEDUPLICATION_FOLDER, Disk, DiskFile, DiskLock, Fault, FaultPlan, Found, IDENTITY_FILE, IMPORT_FILE,
-    MANIFEST_FILE, Operation, Reached, RealDisk, SCRUB_FILE, SEGMENTS_FOLDER, SHARDS_FILE, SimDisk, SimStats,
-    WatchedDisk, Watcher, lock_store, make_private,
+    MANIFEST_FILE, Operation, Reached, RealDisk, SCRUB_FILE, SEGMENTS_FOLDER, SimDisk, SimStats, WatchedDisk,
+    Watcher, lock_store, make_private,
 };
 pub use error::LogError;
 pub use journal::{

@@ -1,9 +1,10 @@
 //! A store of several shards in a directory: `shard-0000`, `shard-0001` and so on, each a store's directory of its own,
-//! and beside them the file `SHARDS`, which says how many there are.
+//! and beside them a file `STORE` of another kind, the list, which says how many there are.
 //!
-//! The file is the first to be made and says that the shards are being made; when all of them are durable it says so,
-//! and from then on one that is missing is refused by name. The lock of the directory is the lock of them all. A store
-//! of one shard has none of this: its files lie in the directory itself.
+//! The list is the first file to be made and says that the shards are being made; when all of them are durable it says
+//! so, and from then on one that is missing is refused by name. The lock of the directory is the lock of them all. In a
+//! store of one shard the files lie in the directory itself, and its `STORE` is the store's own. A program that knows no
+//! lists refuses one by its version, and makes no store beside the shards.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,24 +12,23 @@ use std::path::{Path, PathBuf};
 use kew_core::{Entropy, ShardCount, ShardId};
 use kew_store::token::TokenKey;
 
-use crate::checkpoint::{Identity, envelope_version};
+use crate::checkpoint::{Identity, STORE_MAGIC, envelope_version};
 use crate::disk::{
-    Disk, DiskLock, IDENTITY_FILE, MANIFEST_FILE, RealDisk, SEGMENTS_FOLDER, SHARDS_FILE, lock_store,
-    read_whole, replace_whole,
+    Disk, DiskLock, IDENTITY_FILE, MANIFEST_FILE, RealDisk, SEGMENTS_FOLDER, lock_store, read_whole,
+    replace_whole,
 };
 use crate::error::{Doing, LogError};
 use crate::fields::{BadField, Codec, Fields};
 
-const MAGIC: [u8; 8] = *b"KewShard";
-const VERSION: u32 = 1;
+/// Far above the versions of the file that names a store, which begins in the same way.
+const LIST_VERSION: u32 = 1_001;
 const BYTES: usize = 24;
+/// Where the version lies.
+const VERSION_AT: usize = 12;
 /// The checksum covers what is behind it.
 const SUMMED_FROM: usize = 12;
 /// Behind the version.
 const COUNT_AT: usize = 16;
-
-const BEING_MADE: u32 = 0;
-const MADE: u32 = 1;
 
 /// What lies in a directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,24 +55,66 @@ impl Laid {
 /// Looks what lies in a directory, which may be missing.
 pub fn laid_out(root: &Path) -> Result<Laid, LogError> {
     let holds = |name: &str| root.join(name).exists();
-    if holds(SHARDS_FILE) {
-        let disk = RealDisk::look(root).doing("opening", &shown(root))?;
-        return Ok(ShardList::load(&disk)?.map_or(Laid::Nothing, |list| Laid::Several(list.count)));
+    if let Some(list) = list_in(root)? {
+        return Ok(Laid::Several(list.count));
     }
     // A store that lost the file that names it is still one. Anything else is somebody's directory.
     if [IDENTITY_FILE, MANIFEST_FILE, SEGMENTS_FOLDER].into_iter().any(holds) {
-        return Ok(Laid::One);
+        return if is_shard_of_another(root)? { Err(by_itself(root)) } else { Ok(Laid::One) };
     }
-    if holds(&shard_folder(ShardId(0))) {
-        let what = format!("the file is missing, but there is {}", shard_folder(ShardId(0)));
-        return Err(LogError::damage(SHARDS_FILE, 0, what));
+    if let Some(folder) = any_shard(root).doing("listing", &shown(root))? {
+        let what = format!("the file is missing, but there is {folder}");
+        return Err(LogError::damage(IDENTITY_FILE, 0, what));
     }
     Ok(Laid::Nothing)
+}
+
+/// The list of a directory, which may be missing.
+fn list_in(root: &Path) -> Result<Option<ShardList>, LogError> {
+    if !root.join(IDENTITY_FILE).exists() {
+        return Ok(None);
+    }
+    ShardList::load(&RealDisk::look(root).doing("opening", &shown(root))?)
+}
+
+/// The name of a folder that is one of a shard.
+fn any_shard(root: &Path) -> io::Result<Option<String>> {
+    let entries = match std::fs::read_dir(root) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        entries => entries?,
+    };
+    for entry in entries {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        if is_shard_folder(&name) {
+            return Ok(Some(name));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether a directory is a shard beside others. By itself it would get queues with the numbers of all shards.
+fn is_shard_of_another(root: &Path) -> Result<bool, LogError> {
+    let root = root.canonicalize().doing("finding", &shown(root))?;
+    let name = root.file_name().map(|name| name.to_string_lossy().into_owned());
+    match (name, root.parent()) {
+        (Some(name), Some(parent)) if is_shard_folder(&name) => Ok(list_in(parent)?.is_some()),
+        _ => Ok(false),
+    }
+}
+
+fn by_itself(root: &Path) -> LogError {
+    let detail = format!("{} is one shard of a store: open the directory that it lies in", shown(root));
+    LogError::Io { doing: "opening the store".into(), kind: io::ErrorKind::InvalidInput, detail }
 }
 
 /// The folder of a shard.
 pub fn shard_folder(shard: ShardId) -> String {
     format!("shard-{:04}", shard.0)
+}
+
+fn is_shard_folder(name: &str) -> bool {
+    let number = name.strip_prefix("shard-");
+    number.is_some_and(|number| number.len() >= 4 && number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// The shards of a store in a directory, for as long as this process has them.
@@ -86,12 +128,22 @@ pub struct ShardFolders {
 impl ShardFolders {
     /// Takes the directory to change what is in it. A store that is not there is begun, with this number of shards.
     pub fn take(root: &Path, shards: ShardCount) -> Result<Self, LogError> {
+        Self::take_or_begin(root, shards, ShardsAre::BeingMade)
+    }
+
+    /// Takes an empty directory to copy a store of this number of shards into it. Until [`ShardFolders::made`] it is
+    /// refused by everything but the check of a backup.
+    pub fn take_for_copy(root: &Path, shards: ShardCount) -> Result<Self, LogError> {
+        Self::take_or_begin(root, shards, ShardsAre::BeingCopied)
+    }
+
+    fn take_or_begin(root: &Path, shards: ShardCount, begun: ShardsAre) -> Result<Self, LogError> {
         let root = RealDisk::open(root).doing("opening", &shown(root))?;
         let lock = lock_store(&root)?;
         let list = match (ShardList::load(&root)?, laid_out(root.root())?) {
-            (Some(list), _) => list,
+            (Some(list), _) => list.not_half_a_copy()?,
             (None, Laid::Nothing) => {
-                let list = ShardList { count: shards, is_made: false };
+                let list = ShardList { count: shards, are: begun };
                 list.write(&root)?;
                 list
             }
@@ -112,10 +164,17 @@ impl ShardFolders {
 
     /// Takes the directory of a store that is there to look at it.
     pub fn look(root: &Path) -> Result<Self, LogError> {
+        let folders = Self::look_at_copy(root)?;
+        folders.list.not_half_a_copy()?;
+        Ok(folders)
+    }
+
+    /// The same of a backup, which may have been cut short: [`ShardFolders::is_made`] says so.
+    pub fn look_at_copy(root: &Path) -> Result<Self, LogError> {
         let root = RealDisk::look(root).doing("opening", &shown(root))?;
         let lock = lock_store(&root)?;
         let list = ShardList::load(&root)?;
-        let list = list.ok_or_else(|| LogError::damage(SHARDS_FILE, 0, "the file is missing"))?;
+        let list = list.ok_or_else(|| LogError::damage(IDENTITY_FILE, 0, "the file is missing"))?;
         Ok(Self { root, list, _lock: lock })
     }
 
@@ -126,7 +185,7 @@ impl ShardFolders {
 
     /// Whether all of them were made. Those of a store that was only begun hold nothing that was acknowledged.
     pub fn is_made(&self) -> bool {
-        self.list.is_made
+        self.list.are == ShardsAre::Made
     }
 
     /// The directory of a shard.
@@ -159,11 +218,22 @@ impl ShardFolders {
 
     /// All shards have been made and are durable.
     pub fn made(&mut self) -> Result<(), LogError> {
-        if self.list.is_made {
+        if self.is_made() {
             return Ok(());
         }
-        self.list.is_made = true;
+        self.list.are = ShardsAre::Made;
         self.list.write(&self.root)
+    }
+
+    /// Removes a copy that could not be finished, and what was made for it. What cannot be removed stays half a copy.
+    pub fn undo(self) -> io::Result<()> {
+        for shard in self.shards().all() {
+            match std::fs::remove_dir_all(self.path(shard)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        self.root.remove(IDENTITY_FILE)
     }
 
     /// Fails where a shard that must be there is not, or is one of another store.
@@ -171,10 +241,10 @@ impl ShardFolders {
         let folder = shard_folder(shard);
         let (first, own) = (self.key_of(ShardId(0))?, self.key_of(shard)?);
         match (first, own) {
-            (_, None) if !self.list.is_made => Ok(()),
+            (_, None) if !self.is_made() => Ok(()),
             (_, None) => {
                 let what = format!(
-                    "the shard is missing, and {SHARDS_FILE} says that the store has {}; put it back, or restore a backup",
+                    "the shard is missing, and {IDENTITY_FILE} says that the store has {}; put it back, or restore a backup",
                     self.list.count.get()
                 );
                 Err(LogError::damage(folder, 0, what))
@@ -209,56 +279,93 @@ fn of_another_count(laid: Laid) -> LogError {
     LogError::Io { doing: "taking the shards".into(), kind: io::ErrorKind::AlreadyExists, detail }
 }
 
-/// What the file `SHARDS` says.
+/// How far the shards are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum ShardsAre {
+    /// They hold nothing that was acknowledged yet, and the next opening goes on making them.
+    BeingMade,
+    /// All are there and durable.
+    Made,
+    /// They are copies of another store's, of which some may be missing.
+    BeingCopied,
+}
+
+impl ShardsAre {
+    const ALL: [Self; 3] = [Self::BeingMade, Self::Made, Self::BeingCopied];
+
+    fn number(self) -> u32 {
+        match self {
+            Self::BeingMade => 0,
+            Self::Made => 1,
+            Self::BeingCopied => 2,
+        }
+    }
+}
+
+/// What the list says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct ShardList {
     count: ShardCount,
-    is_made: bool,
+    are: ShardsAre,
 }
 
 impl ShardList {
+    /// Reads the list; `None` where there is no store, or a store of one shard.
     fn load(disk: &dyn Disk) -> Result<Option<Self>, LogError> {
-        let file = match disk.open(SHARDS_FILE) {
+        let file = match disk.open(IDENTITY_FILE) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            file => file.doing("opening", SHARDS_FILE)?,
+            file => file.doing("opening", IDENTITY_FILE)?,
         };
-        let bytes = match read_whole(&*file, 4096) {
+        // A store of one shard has more bytes in this file than a list has.
+        let bytes = match read_whole(&*file, 64 << 10) {
             Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
-                return Err(LogError::damage(SHARDS_FILE, 0, error.to_string()));
+                return Err(LogError::damage(IDENTITY_FILE, 0, error.to_string()));
             }
-            bytes => bytes.doing("reading", SHARDS_FILE)?,
+            bytes => bytes.doing("reading", IDENTITY_FILE)?,
         };
+        if bytes.get(VERSION_AT..COUNT_AT) != Some(LIST_VERSION.to_le_bytes().as_slice()) {
+            return Ok(None);
+        }
         Self::decode(&bytes).map(Some)
+    }
+
+    /// Refuses a copy that was not finished: opening it would make the shards that are missing, without what they held.
+    fn not_half_a_copy(self) -> Result<Self, LogError> {
+        if self.are == ShardsAre::BeingCopied {
+            let what = "a backup into this directory was cut short; remove it and back the store up again";
+            return Err(LogError::damage(IDENTITY_FILE, COUNT_AT as u64, what));
+        }
+        Ok(self)
     }
 
     /// Writes the file, wholly or not at all.
     fn write(self, disk: &dyn Disk) -> Result<(), LogError> {
-        replace_whole(disk, SHARDS_FILE, &self.encode()).doing("writing", SHARDS_FILE)
+        replace_whole(disk, IDENTITY_FILE, &self.encode()).doing("writing", IDENTITY_FILE)
     }
 
     fn encode(self) -> [u8; BYTES] {
         let mut bytes = [0; BYTES];
         let mut to = &mut bytes[..];
-        MAGIC.put(&mut to);
+        STORE_MAGIC.put(&mut to);
         0_u32.put(&mut to);
-        VERSION.put(&mut to);
+        LIST_VERSION.put(&mut to);
         u32::from(self.count.get()).put(&mut to);
-        (if self.is_made { MADE } else { BEING_MADE }).put(&mut to);
+        self.are.number().put(&mut to);
         let sum = crc32c::crc32c(&bytes[SUMMED_FROM..]);
         bytes[8..SUMMED_FROM].copy_from_slice(&sum.to_le_bytes());
         bytes
     }
 
     fn decode(bytes: &[u8]) -> Result<Self, LogError> {
-        let _version = envelope_version(bytes, MAGIC, SHARDS_FILE, VERSION)?;
-        let bad = |bad: BadField| bad.damage(SHARDS_FILE, 0);
+        let _version = envelope_version(bytes, STORE_MAGIC, IDENTITY_FILE, LIST_VERSION)?;
+        let bad = |bad: BadField| bad.damage(IDENTITY_FILE, 0);
         let mut from = Fields::of("the list of shards", bytes, COUNT_AT);
         let count: u32 = from.get("the number of shards").map_err(bad)?;
-        let state: u32 = from.get("whether they were made").map_err(bad)?;
+        let state: u32 = from.get("how far they are").map_err(bad)?;
         let count = u16::try_from(count).ok().and_then(ShardCount::new);
-        match (count, state) {
-            (Some(count), BEING_MADE | MADE) => Ok(Self { count, is_made: state == MADE }),
-            _ => Err(LogError::damage(SHARDS_FILE, COUNT_AT as u64, "a number that makes no sense")),
+        match (count, ShardsAre::ALL.into_iter().find(|are| are.number() == state)) {
+            (Some(count), Some(are)) => Ok(Self { count, are }),
+            _ => Err(LogError::damage(IDENTITY_FILE, COUNT_AT as u64, "a number that makes no sense")),
         }
     }
 }
@@ -266,6 +373,7 @@ impl ShardList {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::checkpoint::Named;
     use crate::disk::{Found, SimDisk};
     use kew_testing::CountingEntropy;
 
@@ -294,11 +402,11 @@ mod tests {
 
     #[test]
     fn list_is_read_as_it_was_written_and_no_other_bytes_are() {
-        for is_made in [false, true] {
-            let list = ShardList { count: count(300), is_made };
+        for are in ShardsAre::ALL {
+            let list = ShardList { count: count(300), are };
             assert_eq!(ShardList::decode(&list.encode()), Ok(list));
         }
-        let good = ShardList { count: count(4), is_made: true }.encode();
+        let good = ShardList { count: count(4), are: ShardsAre::Made }.encode();
         for at in 0..good.len() {
             let mut bad = good;
             bad[at] ^= 1;
@@ -311,8 +419,8 @@ mod tests {
     fn list_is_there_wholly_or_not_at_all_and_the_newer_one_wins() {
         let disk = SimDisk::new();
         assert_eq!(ShardList::load(&disk), Ok(None));
-        let begun = ShardList { count: count(4), is_made: false };
-        let made = ShardList { is_made: true, ..begun };
+        let begun = ShardList { count: count(4), are: ShardsAre::BeingMade };
+        let made = ShardList { are: ShardsAre::Made, ..begun };
         for (list, before) in [(begun, None), (made, Some(begun))] {
             disk.record_snapshots();
             list.write(&disk).expect("the list can be written");
@@ -379,9 +487,54 @@ mod tests {
         let identity = Identity { store_id: [1; 16], mac_key: [9; 16], created_ms: 1 };
         identity.create(&disk_of(&second)).expect("the identity can be written");
         assert_eq!(refusal(), "shard-0001: the shard is one of another store");
-        std::fs::remove_file(home.path().join(SHARDS_FILE)).expect("the list can be removed");
+        std::fs::remove_file(home.path().join(IDENTITY_FILE)).expect("the list can be removed");
         let lost = laid_out(home.path());
-        assert!(matches!(&lost, Err(LogError::Damage { file, .. }) if file == SHARDS_FILE), "{lost:?}");
+        assert!(matches!(&lost, Err(LogError::Damage { file, .. }) if file == IDENTITY_FILE), "{lost:?}");
+    }
+
+    #[test]
+    fn copy_that_was_cut_short_is_refused_and_one_that_is_undone_leaves_nothing() {
+        let home = tempfile::tempdir().expect("the machine has a temporary directory");
+        let cut = ShardFolders::take_for_copy(home.path(), count(2)).expect("the directory is empty");
+        assert!(!cut.is_made());
+        drop(cut);
+        let refused = |taken: Result<(), LogError>| match taken {
+            Err(LogError::Damage { file, what, .. }) => {
+                assert_eq!(file, IDENTITY_FILE);
+                assert!(what.starts_with("a backup into this directory was cut short"), "{what}");
+            }
+            other => panic!("{other:?}"),
+        };
+        refused(ShardFolders::take(home.path(), count(2)).map(drop));
+        refused(ShardFolders::look(home.path()).map(drop));
+        let again = ShardFolders::look_at_copy(home.path()).expect("a backup can be checked");
+        assert_eq!((again.shards(), again.is_made()), (count(2), false));
+        again.undo().expect("the copy can be removed");
+        assert_eq!(laid_out(home.path()), Ok(Laid::Nothing));
+        let mut whole = ShardFolders::take_for_copy(home.path(), count(2)).expect("the directory is empty");
+        make(&mut whole);
+        drop(whole);
+        assert!(ShardFolders::take(home.path(), count(2)).expect("the copy is whole").is_made());
+    }
+
+    #[test]
+    fn shard_is_not_opened_by_itself() {
+        let home = tempfile::tempdir().expect("the machine has a temporary directory");
+        make(&mut ShardFolders::take(home.path(), count(2)).expect("a store can begin here"));
+        let alone = laid_out(&home.path().join("shard-0001"));
+        assert!(
+            matches!(&alone, Err(LogError::Io { detail, .. }) if detail.contains("one shard of a store")),
+            "{alone:?}"
+        );
+    }
+
+    #[test]
+    fn program_that_knows_no_lists_refuses_one_by_its_version() {
+        let home = tempfile::tempdir().expect("the machine has a temporary directory");
+        make(&mut ShardFolders::take(home.path(), count(2)).expect("a store can begin here"));
+        let root = RealDisk::look(home.path()).expect("the folder can be opened");
+        let read = Named::load(&root).map(drop);
+        assert!(matches!(read, Err(LogError::UnsupportedVersion { found: LIST_VERSION, .. })), "{read:?}");
     }
 
     #[test]

@@ -9,12 +9,13 @@ use std::sync::{Arc, OnceLock};
 
 use kew_azure::KeySet;
 use kew_console::{Board, Console, UpkeepReport};
-use kew_core::Entropy;
+use kew_core::{Entropy, ShardCount};
 use kew_engine::Engine;
 use kew_http::{Drain, Dropped, Durations, Exchange, Histogram, Ration, Replies, Witness, Witnesses};
 use kew_log_pg::{Ending, Undropped};
 use kew_push::workers::Workers;
 use kew_store::Store as _;
+use kew_store_log::{Laid, laid_out};
 
 use crate::access::{AccessLog, AccessWriter};
 use crate::alarms::AlarmPosts;
@@ -37,6 +38,8 @@ use loops::Loops;
 
 /// Files that are not connections of clients: segments, checkpoints, the loops' own, the admin API's connections.
 const OTHER_FILES: u64 = 512;
+/// Files of each further shard of a directory: segments, spares, checkpoint, ids, its loop's own, its listeners.
+const FILES_OF_A_SHARD: u64 = 30;
 const CONNECTIONS_MAX: u64 = 100_000;
 /// How long the last look may take.
 const LAST_LOOK: std::time::Duration = std::time::Duration::from_secs(1);
@@ -347,9 +350,17 @@ fn token_keys(
     Ok((keys, watch))
 }
 
+/// How many shards of a directory this process will keep. What cannot be read is refused when the store is opened.
+fn shards_of(settings: &Settings) -> ShardCount {
+    let laid = settings.server.store.directory().and_then(|path| laid_out(path).ok());
+    laid.and_then(Laid::shards).or(settings.server.shards).unwrap_or(ShardCount::ONE)
+}
+
 /// As many as there may be open files, less what else needs some.
 fn connections_max(settings: &Settings) -> usize {
-    let connections = machine::raise_open_files().saturating_sub(OTHER_FILES).clamp(16, CONNECTIONS_MAX);
+    let more_shards = u64::from(shards_of(settings).get()) - 1;
+    let others = OTHER_FILES + FILES_OF_A_SHARD * more_shards;
+    let connections = machine::raise_open_files().saturating_sub(others).clamp(16, CONNECTIONS_MAX);
     let possible = usize::try_from(connections).unwrap_or(usize::MAX);
     settings.limits.connections_max.map_or(possible, |wanted| wanted.min(possible))
 }

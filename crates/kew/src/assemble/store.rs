@@ -21,6 +21,7 @@ use crate::fleet::{self, FleetNode, Opens, PeerPlace, ShownProcess};
 use crate::listen::{Begin, Entrance, EventLoop, FrontEndSettings, Serves, Started};
 use crate::log::{Area, Level};
 use crate::machine::{self, DatabaseTime, SystemTimeSource};
+use crate::reports::shards::FailingShards;
 use crate::start_error::StartError;
 use crate::store::backups::StoreBackups;
 use crate::store::kept::{Kept, KeptStore};
@@ -136,7 +137,7 @@ impl Parts<'_> {
         Opens {
             options,
             entropy: Arc::clone(&self.entropy),
-            reports: Arc::clone(&self.upkeep) as _,
+            reports: Arc::new(FailingShards::new(Arc::clone(&self.upkeep) as _)),
             log: self.log.of(Area::Store),
         }
     }
@@ -257,8 +258,9 @@ impl Parts<'_> {
         let options = LogOptions { bounds: share_of(usual.bounds, shards), segments, ..usual };
         let log = self.log.of(Area::Store);
         let (folders, stores) = opening::open_shards(path, shards, options, &self.entropy, log)?;
+        let reports = Arc::new(FailingShards::new(Arc::clone(&self.upkeep) as _));
         for (shard, store) in shards.all().zip(&stores) {
-            store.report_to(Arc::clone(&self.upkeep) as _);
+            store.report_to(Arc::new(reports.of(shard)));
             opening::scrub(store, &folders.path(shard), self.settings.scrub)?;
         }
         let served = stores.iter().map(|store| Arc::clone(store) as Arc<dyn Store>).collect();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use kew_core::{Entropy, Reports, ShardId, ShardPlace};
+use kew_core::{Entropy, ShardId, ShardPlace};
 use kew_fleet::{Home, Kept, NodeId};
 use kew_log_pg::{PgDisk, PgError, PgNode, PgStore};
 use kew_store::token::TokenKey;
@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use super::reports::ShardReports;
 use crate::config::PgUrl;
 use crate::log::Log;
+use crate::reports::shards::FailingShards;
 use crate::store::kept::KeptStore;
 use crate::store::opening;
 
@@ -24,7 +25,7 @@ pub struct Opens {
     /// The chance that its ids come from.
     pub entropy: Arc<dyn Entropy>,
     /// What hears how its work beside requests goes.
-    pub reports: Arc<dyn Reports>,
+    pub reports: Arc<FailingShards>,
     /// Where that is logged.
     pub log: Log,
 }
@@ -124,7 +125,8 @@ impl Home for SharedHome {
                 return Err(why);
             }
         };
-        let reports = Arc::new(ShardReports::new(Arc::clone(&home.opens.reports), Arc::clone(disk.tenure())));
+        let whole = Arc::new(home.opens.reports.of(shard));
+        let reports = Arc::new(ShardReports::new(whole, Arc::clone(disk.tenure())));
         store.report_to(Arc::clone(&reports) as _);
         home.disks.lock().insert(shard, (disk.clone(), taken_at));
         let tenure = Arc::clone(disk.tenure());

@@ -3,17 +3,18 @@
 use std::io;
 use std::net::TcpListener;
 
+use rustix::net::sockopt::set_socket_reuseport;
 use tokio::net::TcpSocket;
 
 /// Connections that wait for a loop to accept them.
 const BACKLOG: u32 = 1_024;
 
-/// Several sockets at the address of one, which is closed: the system spreads connections over them. Until here the one
-/// had the address for itself, so that no other server has it; sockets that share may be joined by those of the same
-/// user only.
+/// Several sockets at the address of one, which is the first of them: the system spreads connections over them. Until
+/// here the one had the address for itself, so that no other server has it; sockets that share may be joined by those
+/// of the same user only. What has connected to the first one is served by it.
 pub(super) fn share_out(socket: TcpListener, loops: usize) -> io::Result<Vec<TcpListener>> {
     let address = socket.local_addr()?;
-    drop(socket);
+    set_socket_reuseport(&socket, true)?;
     // It is what makes sockets of this kind; they leave it at once.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let _in_it = runtime.enter();
@@ -24,7 +25,7 @@ pub(super) fn share_out(socket: TcpListener, loops: usize) -> io::Result<Vec<Tcp
         socket.bind(address)?;
         socket.listen(BACKLOG)?.into_std()
     };
-    (0..loops).map(|_| shared()).collect()
+    std::iter::once(Ok(socket)).chain((1..loops).map(|_| shared())).collect()
 }
 
 #[cfg(all(test, target_os = "linux"))]
@@ -37,9 +38,10 @@ mod tests {
 
         let only = TcpListener::bind("127.0.0.1:0").expect("the machine has a free port");
         let address = only.local_addr().expect("a bound socket has an address");
+        let connect = || TcpStream::connect(address).expect("the address is listened at");
+        let early = connect();
         let sockets = share_out(only, 2).expect("the address is shared");
-        let clients: Vec<TcpStream> =
-            (0..64).map(|_| TcpStream::connect(address).expect("somebody listens")).collect();
+        let clients: Vec<TcpStream> = std::iter::once(early).chain((0..64).map(|_| connect())).collect();
         let accepted: Vec<usize> = sockets
             .iter()
             .map(|socket| {
@@ -49,7 +51,7 @@ mod tests {
             .collect();
         assert_eq!(accepted.iter().sum::<usize>(), clients.len());
         assert!(accepted.iter().all(|count| *count > 0), "{accepted:?}");
-        let alone = TcpListener::bind(address).map(drop).expect_err("it is in use");
+        let alone = TcpListener::bind(address).map(drop).expect_err("no other server has the address");
         assert_eq!(alone.kind(), io::ErrorKind::AddrInUse);
     }
 }

@@ -3,3 +3,4 @@
 pub mod notices;
 pub(crate) mod refused;
 pub(crate) mod requests;
+pub(crate) mod shards;

@@ -13,7 +13,8 @@ use std::io;
 /// knew no record of a message from another shard.
 pub const STORE_VERSION: u32 = 3;
 
-const MAGIC: [u8; 8] = *b"KewStore";
+/// What the file begins with.
+pub(crate) const STORE_MAGIC: [u8; 8] = *b"KewStore";
 const HEAD_BYTES: usize = 56;
 
 /// A store's identity: made with it, kept through backup, export and migration.
@@ -60,7 +61,7 @@ impl Named {
 
     fn decode(bytes: &[u8]) -> Result<Self, LogError> {
         let head = &bytes[..bytes.len().min(HEAD_BYTES)];
-        let version = envelope_version(head, MAGIC, IDENTITY_FILE, STORE_VERSION)?;
+        let version = envelope_version(head, STORE_MAGIC, IDENTITY_FILE, STORE_VERSION)?;
         let bytes_of_version = if version == 1 { HEAD_BYTES } else { STORE_BYTES };
         if bytes.len() != bytes_of_version {
             return Err(LogError::damage(IDENTITY_FILE, bytes.len() as u64, "the file's length"));
@@ -110,7 +111,7 @@ impl Identity {
     pub(crate) fn encode(&self) -> [u8; HEAD_BYTES] {
         let mut bytes = [0; HEAD_BYTES];
         let mut to = &mut bytes[..];
-        MAGIC.put(&mut to);
+        STORE_MAGIC.put(&mut to);
         0_u32.put(&mut to);
         STORE_VERSION.put(&mut to);
         self.store_id.put(&mut to);

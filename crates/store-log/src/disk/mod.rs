@@ -28,7 +28,7 @@ pub(crate) use handles::{Handle, Handles};
 pub(crate) use names::KEPT_FILE;
 pub use names::{
     BACKUP_LIST, CHECKPOINTS_FOLDER, DAMAGED_FOLDER, DEDUPLICATION_FOLDER, IDENTITY_FILE, IMPORT_FILE,
-    MANIFEST_FILE, SCRUB_FILE, SEGMENTS_FOLDER, SHARDS_FILE,
+    MANIFEST_FILE, SCRUB_FILE, SEGMENTS_FOLDER,
 };
 pub use private::make_private;
 pub use real::RealDisk;

@@ -12,8 +12,6 @@ pub const SCRUB_FILE: &str = "SCRUB";
 /// The file that is there while an import fills a shard of a store of several: their checkpoints are made one after
 /// another, so one that is cut short leaves some shards full and others empty.
 pub const IMPORT_FILE: &str = "IMPORT";
-/// The file that says how many shards a directory holds, each in a folder of its own.
-pub const SHARDS_FILE: &str = "SHARDS";
 /// The file that the process which has the store holds locked.
 pub(super) const LOCK_FILE: &str = "LOCK";
 

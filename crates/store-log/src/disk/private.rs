@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use super::names::{
     BACKUP_LIST, CHECKPOINTS_FOLDER, DAMAGED_FOLDER, DEDUPLICATION_FOLDER, IDENTITY_FILE, LOCK_FILE,
-    MANIFEST_FILE, SEGMENTS_FOLDER, SHARDS_FILE,
+    MANIFEST_FILE, SEGMENTS_FOLDER,
 };
 
 const FILE: u32 = 0o600;
@@ -85,7 +85,7 @@ fn close_files(path: &Path, folder: &str) -> io::Result<u64> {
 }
 
 /// The files that lie in a store's directory itself.
-const OWN_FILES: [&str; 5] = [IDENTITY_FILE, MANIFEST_FILE, BACKUP_LIST, SHARDS_FILE, LOCK_FILE];
+const OWN_FILES: [&str; 4] = [IDENTITY_FILE, MANIFEST_FILE, BACKUP_LIST, LOCK_FILE];
 
 /// Whether it was open to others. One that was removed meanwhile is as private as can be.
 fn close(path: &Path, mode: u32) -> io::Result<bool> {

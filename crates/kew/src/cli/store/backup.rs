@@ -25,7 +25,8 @@ pub(super) fn run(place: &Place, target: &Path, link: bool) -> Result<(), ToolEr
     made
 }
 
-/// The shards lie in the copy as they do in the store. Opening it shows whether all of them were copied.
+/// The shards lie in the copy as they do in the store. A copy that was cut short is refused when it is opened; one that
+/// fails is removed.
 fn copy_shards(
     place: &Place,
     disks: &[Arc<dyn Disk>],
@@ -37,11 +38,18 @@ fn copy_shards(
     }
     let shards = u16::try_from(disks.len()).ok().and_then(ShardCount::new);
     let shards = shards.expect("a store has at least one shard, and as many as 16 bits count");
-    let mut copies = ShardFolders::take(target, shards)?;
-    for (shard, disk) in shards.all().zip(disks) {
-        copy(place, (Arc::clone(disk), shard, shards), &copies.path(shard), sharing)?;
+    let mut copies = ShardFolders::take_for_copy(target, shards)?;
+    let copied = shards.all().zip(disks).try_for_each(|(shard, disk)| {
+        copy(place, (Arc::clone(disk), shard, shards), &copies.path(shard), sharing)
+    });
+    match copied {
+        Ok(()) => Ok(copies.made()?),
+        Err(error) => {
+            // What stays where this fails too is refused when it is opened.
+            let _left = copies.undo();
+            Err(error)
+        }
     }
-    Ok(copies.made()?)
 }
 
 fn is_empty(directory: &Path) -> Result<bool, ToolError> {
@@ -77,7 +85,7 @@ fn copy(
 pub(super) fn verify(target: &Path) -> Result<(), ToolError> {
     let mut files = 0;
     if let Laid::Several(shards) = laid_out(target)? {
-        let copies = ShardFolders::look(target)?;
+        let copies = ShardFolders::look_at_copy(target)?;
         if !copies.is_made() {
             return Err(ToolError::HalfABackup(target.to_owned()));
         }
