@@ -509,7 +509,11 @@ mod tests {
         refused(ShardFolders::look(home.path()).map(drop));
         let again = ShardFolders::look_at_copy(home.path()).expect("a backup can be checked");
         assert_eq!((again.shards(), again.is_made()), (count(2), false));
-        again.undo().expect("the copy can be removed");
+        drop(again);
+
+        let home = tempfile::tempdir().expect("the machine has a temporary directory");
+        let undone = ShardFolders::take_for_copy(home.path(), count(2)).expect("the directory is empty");
+        undone.undo().expect("the copy can be removed");
         assert_eq!(laid_out(home.path()), Ok(Laid::Nothing));
         let mut whole = ShardFolders::take_for_copy(home.path(), count(2)).expect("the directory is empty");
         make(&mut whole);

@@ -75,10 +75,25 @@ impl OnPostgres {
         *self.newest.lock() = Some((url, store.clone()));
         store
     }
+
+    /// Removes the database of a store that is over: thousands of them would fill the disk.
+    fn remove_newest(&self) {
+        let Some((url, newest)) = self.newest.lock().take() else { return };
+        drop(newest);
+        // Another test's failure may have ended the server.
+        let _removed = server().psql("postgres", &format!("DROP DATABASE {} WITH (FORCE)", name_in(&url)));
+    }
+}
+
+impl Drop for OnPostgres {
+    fn drop(&mut self) {
+        self.remove_newest();
+    }
 }
 
 impl Factory for OnPostgres {
     fn open(&self) -> Arc<dyn Store> {
+        self.remove_newest();
         self.start(server().database().unwrap())
     }
 
