@@ -85,8 +85,8 @@ impl Inner {
         fewest.map_or(ShardId::OF_ACCOUNTS, |(shard, _)| shard)
     }
 
-    /// Whether a shard of this process has stopped: another shard takes the new queues. Between nodes another node would
-    /// keep it by now.
+    /// Whether a shard of this process has stopped: another shard takes the new queues. Between nodes another node
+    /// would keep it by now.
     fn has_failed(&self, shard: ShardId) -> bool {
         let stores = self.of_one_process.iter().flat_map(|stores| stores.iter());
         stores.filter(|(other, _)| *other == shard).any(|(_, store)| store.health().is_err())

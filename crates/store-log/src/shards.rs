@@ -1,10 +1,10 @@
 //! A store of several shards in a directory: `shard-0000`, `shard-0001` and so on, each a store's directory of its own,
 //! and beside them a file `STORE` of another kind, the list, which says how many there are.
 //!
-//! The list is the first file to be made and says that the shards are being made; when all of them are durable it says
-//! so, and from then on one that is missing is refused by name. The lock of the directory is the lock of them all. In a
-//! store of one shard the files lie in the directory itself, and its `STORE` is the store's own. A program that knows no
-//! lists refuses one by its version, and makes no store beside the shards.
+//! The list is the first file to be made and says that the shards are being made; when all of them are durable it
+//! says so, and from then on one that is missing is refused by name. The lock of the directory is the lock of them all.
+//! In a store of one shard the files lie in the directory itself, and its `STORE` is the store's own. A program that
+//! knows no lists refuses one by its version, and makes no store beside the shards.
 
 use std::io;
 use std::path::{Path, PathBuf};
