@@ -12,10 +12,9 @@ use std::path::{Path, PathBuf};
 use kew_core::{Entropy, ShardCount, ShardId};
 use kew_store::token::TokenKey;
 
-use crate::checkpoint::{Identity, STORE_MAGIC, envelope_version};
+use crate::checkpoint::{Identity, STORE_MAGIC, envelope_version, identity_bytes};
 use crate::disk::{
-    Disk, DiskLock, IDENTITY_FILE, MANIFEST_FILE, RealDisk, SEGMENTS_FOLDER, lock_store, read_whole,
-    replace_whole,
+    Disk, DiskLock, IDENTITY_FILE, MANIFEST_FILE, RealDisk, SEGMENTS_FOLDER, lock_store, replace_whole,
 };
 use crate::error::{Doing, LogError};
 use crate::fields::{BadField, Codec, Fields};
@@ -312,17 +311,8 @@ struct ShardList {
 impl ShardList {
     /// Reads the list; `None` where there is no store, or a store of one shard.
     fn load(disk: &dyn Disk) -> Result<Option<Self>, LogError> {
-        let file = match disk.open(IDENTITY_FILE) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            file => file.doing("opening", IDENTITY_FILE)?,
-        };
         // A store of one shard has more bytes in this file than a list has.
-        let bytes = match read_whole(&*file, 64 << 10) {
-            Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
-                return Err(LogError::damage(IDENTITY_FILE, 0, error.to_string()));
-            }
-            bytes => bytes.doing("reading", IDENTITY_FILE)?,
-        };
+        let Some(bytes) = identity_bytes(disk)? else { return Ok(None) };
         if bytes.get(VERSION_AT..COUNT_AT) != Some(LIST_VERSION.to_le_bytes().as_slice()) {
             return Ok(None);
         }

@@ -98,7 +98,7 @@ fn leases_that_ran_out_were_given_up_or_were_extended() {
     let leases = ["lease_ended", "released", "extended", "lease_ended"].map(str::to_owned);
     let between: Vec<String> =
         told.into_iter().filter(|event| event != "sent" && event != "leased").collect();
-    assert_eq!(between, leases, "each end of a lease is told once");
+    assert_eq!(between, leases, "each end of a lease has one event");
     assert_eq!(shown(&kew, &format!("/messages/{id}"))["lease"]["by"], "127.0.0.1");
 }
 

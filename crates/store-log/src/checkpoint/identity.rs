@@ -38,20 +38,24 @@ pub(crate) struct Named {
     pub slot: Option<Slot>,
 }
 
+/// The bytes of the file, whatever store it is of; `None` where there is no store.
+pub(crate) fn identity_bytes(disk: &dyn Disk) -> Result<Option<Vec<u8>>, LogError> {
+    let file = match disk.open(IDENTITY_FILE) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        file => file.doing("opening", IDENTITY_FILE)?,
+    };
+    match read_whole(&*file, 64 << 10) {
+        Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
+            Err(LogError::damage(IDENTITY_FILE, 0, error.to_string()))
+        }
+        bytes => bytes.doing("reading", IDENTITY_FILE).map(Some),
+    }
+}
+
 impl Named {
     /// Reads the file; `None` in a directory that holds no store yet.
     pub fn load(disk: &dyn Disk) -> Result<Option<Self>, LogError> {
-        let file = match disk.open(IDENTITY_FILE) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            file => file.doing("opening", IDENTITY_FILE)?,
-        };
-        let bytes = match read_whole(&*file, 64 << 10) {
-            Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
-                return Err(LogError::damage(IDENTITY_FILE, 0, error.to_string()));
-            }
-            bytes => bytes.doing("reading", IDENTITY_FILE)?,
-        };
-        Self::decode(&bytes).map(Some)
+        identity_bytes(disk)?.map(|bytes| Self::decode(&bytes)).transpose()
     }
 
     /// What must exist; nothing in a store of format 1.

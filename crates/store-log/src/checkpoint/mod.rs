@@ -15,7 +15,7 @@ pub(crate) use expected::{Expected, Expecting, Slot, store_file};
 pub use generation::Generation;
 pub(crate) use generation::{GenerationFile, read_slice};
 pub use identity::{Identity, STORE_VERSION};
-pub(crate) use identity::{Named, STORE_MAGIC, envelope_version};
+pub(crate) use identity::{Named, STORE_MAGIC, envelope_version, identity_bytes};
 pub use manifest::{Manifest, ManifestFields, Sidecar};
 pub use slices::SliceRef;
 pub use writer::{CheckpointWriter, SealedCheckpoint};
