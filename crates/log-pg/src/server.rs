@@ -27,7 +27,10 @@ kill -INT $server; wait $server
 kill -0 "$PARENT" || rm -rf "$FOLDER""#;
 
 /// Kills a process and its children, and waits until they are gone: they hold on to the server's memory until then.
-const KILL: &str = r#"children=$(pgrep -P "$1"); kill -KILL $children "$1"
+/// The process is stopped first, so that it makes no child between the look at its children and its end.
+const KILL: &str = r#"kill -STOP "$1" || exit
+while ! grep -q "^State:.[TZ]" "/proc/$1/status"; do sleep 0.01; done
+children=$(pgrep -P "$1"); kill -KILL $children "$1"
 for child in $children; do while grep -q . "/proc/$child/cmdline" 2>/dev/null; do sleep 0.01; done; done"#;
 
 /// A server.

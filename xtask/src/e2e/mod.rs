@@ -273,7 +273,10 @@ fn conclude(tallies: &[Tally]) -> Done {
     match failed {
         0 if passed > 0 => Ok(()),
         0 => Err("e2e: no client ran".to_owned()),
-        _ => Err(format!("e2e: {failed} scenarios failed")),
+        _ => {
+            let reasons = tallies.iter().flat_map(|tally| &tally.failed);
+            Err(reasons.fold(format!("e2e: {failed} scenarios failed"), |all, one| format!("{all}\n  {one}")))
+        }
     }
 }
 
