@@ -46,11 +46,12 @@ impl Engine {
     ///
     /// Waiting receives of a queue are served in order of arrival, each freed message to exactly one of them. While
     /// too many messages are in flight a waiting receive finds nothing. Nothing is leased while `room` is full: that is
-    /// an error, for a receive that waits when its turn comes.
+    /// an error, for a receive that waits when its turn comes. A receive whose queue goes to another node waits there
+    /// for the rest of its time.
     pub fn lease_within(
         &self,
         mut lease: Lease,
-        wait: Duration,
+        mut wait: Duration,
         room: Option<Arc<dyn Room>>,
     ) -> impl Future<Output = Result<Vec<Leased>, EngineError>> + '_ {
         let queue = lease.queue;
@@ -60,38 +61,64 @@ impl Engine {
                 return Err(room::FULL.into());
             }
             let over_limit = refuse_over_limit(&mut lease);
-            let begun = match wait {
-                Duration::ZERO => {
+            let (submission, _held) = loop {
+                if wait.is_zero() {
                     let submission = self.attempt(&mut self.pass(), queue, &Command::Lease(lease));
                     let held = Held::of(room.as_ref(), &submission);
-                    Begun::Claimed(submission, held)
+                    break (submission, held);
                 }
-                _ => match self.store.lease_elsewhere(&lease, wait) {
-                    Some(submission) => {
-                        let held = Held::of(room.as_ref(), &submission);
-                        Begun::Claimed(submission, held)
-                    }
-                    None => self.begin_wait(lease, wait, room)?,
-                },
+                if let Some(submission) = self.store.lease_elsewhere(&lease, wait) {
+                    let held = Held::of(room.as_ref(), &submission);
+                    break (submission, held);
+                }
+                match self.begin_wait(lease, wait, room.clone())? {
+                    Begun::Claimed(submission, held) => break (submission, held),
+                    Begun::Over => return self.nothing_came(queue),
+                    // Most find something at once. The room that waiting takes is for those who wait.
+                    Begun::Waiting(seat) => match Box::pin(self.wait_in(seat)).await? {
+                        Waited::Answer(leased) => return Ok(leased),
+                        Waited::Left(rest) => (lease, wait) = *rest,
+                    },
+                }
             };
-            match begun {
-                Begun::Claimed(submission, _held) => self.leased(
-                    queue,
-                    self.limited(queue, over_limit, self.committing(queue, submission, abandon).await),
-                ),
-                Begun::Over => self.nothing_came(queue),
-                // Most find something at once. The room that waiting takes is for those who wait.
-                Begun::Waiting(seat) => Box::pin(self.wait_in(seat)).await,
-            }
+            self.leased(
+                queue,
+                self.limited(queue, over_limit, self.committing(queue, submission, abandon).await),
+            )
         }
     }
 
-    /// Waits in a line until there is something, or the wait is over.
-    async fn wait_in(&self, mut seat: Seat<'_>) -> Result<Vec<Leased>, EngineError> {
+    /// The same for a receive that came from another node, which alone goes on elsewhere: `None` when the queue left
+    /// this node before the wait was over. Nothing was leased then.
+    pub async fn lease_here(
+        &self,
+        mut lease: Lease,
+        wait: Duration,
+    ) -> Result<Option<Vec<Leased>>, EngineError> {
+        if wait.is_zero() {
+            return self.lease(lease).await.map(Some);
+        }
+        let (queue, abandon) = (lease.queue, self.abandon(&lease));
+        let over_limit = refuse_over_limit(&mut lease);
+        match self.begin_wait(lease, wait, None)? {
+            Begun::Claimed(submission, _held) => {
+                let answer = self.committing(queue, submission, abandon).await;
+                self.leased(queue, self.limited(queue, over_limit, answer)).map(Some)
+            }
+            Begun::Over => self.nothing_came(queue).map(Some),
+            Begun::Waiting(seat) => match self.wait_in(seat).await? {
+                Waited::Answer(leased) => Ok(Some(leased)),
+                Waited::Left(_) => Ok(None),
+            },
+        }
+    }
+
+    /// Waits in a line until there is something, the wait is over, or the queue goes to another node.
+    async fn wait_in(&self, mut seat: Seat<'_>) -> Result<Waited, EngineError> {
         let queue = seat.lease.queue;
         loop {
             let Some((submission, seen, (busy, _held))) = seat.call().await else {
-                return self.nothing_came(queue);
+                return self.end_of_wait(&seat);
             };
             let committing = self.committing(queue, submission, Abandon::Withdraw);
             drop(busy);
@@ -100,12 +127,23 @@ impl Engine {
                 Err(StoreError::Rule(RuleError::TooManyInFlight)) => {
                     self.pass().waiters.set_limited(queue, true);
                 }
-                answer => return self.leased(queue, answer),
+                answer => return self.leased(queue, answer).map(Waited::Answer),
             }
             if !seat.again(seen) {
-                return self.nothing_came(queue);
+                return self.end_of_wait(&seat);
             }
         }
+    }
+
+    /// What becomes of a receive that has no place in the line any more.
+    fn end_of_wait(&self, seat: &Seat<'_>) -> Result<Waited, EngineError> {
+        let (queue, rest) = (seat.lease.queue, seat.deadline.since(self.now()));
+        // A queue that is shown no more was deleted.
+        let has_left = !self.store.keeps(queue) && self.queue_by_id(queue).is_some();
+        if has_left && !rest.is_zero() && !self.is_shut_down() {
+            return Ok(Waited::Left(Box::new((seat.lease.clone(), rest))));
+        }
+        self.nothing_came(queue).map(Waited::Answer)
     }
 
     /// The answer of a receive whose wait is over. A store that may not answer by now has not said that nothing came.
@@ -248,6 +286,14 @@ impl Engine {
 /// the asker wants to be answered then.
 fn refuse_over_limit(lease: &mut Lease) -> OverLimit {
     std::mem::replace(&mut lease.over_limit, OverLimit::Refuse)
+}
+
+/// How a seat in the line ends.
+enum Waited {
+    /// With what was leased, or with nothing.
+    Answer(Vec<Leased>),
+    /// The queue went to another node: what to lease there, and for how long to wait.
+    Left(Box<(Lease, Duration)>),
 }
 
 /// How a waiting receive begins.

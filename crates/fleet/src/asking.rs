@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kew_core::command::{ListMoves, Trace, Traced};
 use kew_core::outcome::Trail;
-use kew_core::{Command, MoveTask, Outcome, ShardId};
+use kew_core::{Command, MoveTask, Outcome, ShardId, Timestamp};
 use kew_store::StoreError;
 use tokio::time::Instant;
 
@@ -110,36 +110,46 @@ impl Inner {
         shard: ShardId,
         mut request: Request,
     ) -> Result<Reply, Refusal> {
-        let begun = Instant::now();
-        let until = begun + PATIENCE;
-        let waits_for = wait_of(&request);
+        let mut until = Instant::now() + PATIENCE;
+        let deadline = wait_of(&request).map(|wait| self.time().plus(wait));
         let mut changes = self.places.changes();
         loop {
             changes.mark_unchanged();
-            match self.places.of(shard) {
+            let asked = Instant::now();
+            let is_refused = match self.places.of(shard) {
                 Place::Here(_) => match self.serve(request.clone()).await {
-                    Err(Refusal::NotTheOwner) => {}
+                    Err(Refusal::NotTheOwner) => true,
                     answer => return answer,
                 },
                 Place::At(node) => match self.carrier.carry(&node, request.clone()).await {
-                    Ok(Err(Refusal::NotTheOwner)) | Err(Lost::NotSent) => {}
+                    Ok(Err(Refusal::NotTheOwner)) => true,
                     Ok(answer) => return answer,
-                    Err(Lost::Unknown) if request.may_repeat() => {}
+                    Err(Lost::NotSent) => false,
+                    Err(Lost::Unknown) if request.may_repeat() => false,
                     Err(Lost::Unknown) => {
                         return Err(Refusal::Store(away("the node that keeps the queue was lost")));
                     }
                 },
-                Place::Nowhere => {}
+                Place::Nowhere => false,
+            };
+            if is_refused && wait_of(&request).is_some_and(|wait| !wait.is_zero()) {
+                // It may have waited there: the shard had an owner all the while.
+                until += asked.elapsed();
             }
             if Instant::now() >= until {
                 return Err(Refusal::NotTheOwner);
             }
             // Whatever it says, the owner is looked up again.
             let _changed = tokio::time::timeout(ASKS_AGAIN, changes.changed()).await;
-            if let (Request::Lease { wait, .. }, Some(whole)) = (&mut request, waits_for) {
-                *wait = whole.saturating_sub(begun.elapsed());
+            if let (Request::Lease { wait, .. }, Some(deadline)) = (&mut request, deadline) {
+                *wait = deadline.since(self.time());
             }
         }
+    }
+
+    /// Engine time; it is zero only where the node ends.
+    fn time(&self) -> Timestamp {
+        self.engine().map_or(Timestamp::ZERO, |engine| engine.now())
     }
 }
 

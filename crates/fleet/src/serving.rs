@@ -24,8 +24,9 @@ impl Inner {
             Request::Step { shard, command } => self.step_here(&engine, shard, command).await,
             Request::Lease { shard, lease, wait } => {
                 self.must_keep(shard)?;
-                let leased = engine.lease_within(lease, wait, None).await;
-                leased.map(|leased| Reply::Done(Outcome::Leased(leased))).map_err(refusal)
+                let leased = engine.lease_here(lease, wait).await.map_err(refusal)?;
+                // The one who asks goes on waiting where the shard went.
+                leased.map(|leased| Reply::Done(Outcome::Leased(leased))).ok_or(Refusal::NotTheOwner)
             }
             Request::Queues { shard, after } => {
                 self.must_answer(shard)?;

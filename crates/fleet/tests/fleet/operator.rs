@@ -45,6 +45,39 @@ async fn shard_goes_where_an_operator_wants_it_and_stays_until_a_node_joins() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn receives_that_wait_go_along_with_their_shard() {
+    const WAIT: Duration = Duration::from_secs(20);
+    let world = World::of(6);
+    let [a, b, c] = three(&world).await;
+    let queue = a.make("queue").await.expect("the queue is made");
+    let shard = a.fleet.shard_of(queue.id);
+    let [owner, next, other] = {
+        let mut nodes = [&a, &b, &c];
+        nodes.sort_by_key(|node| !node.fleet.keeps_shard(shard));
+        nodes
+    };
+    let begun = tokio::time::Instant::now();
+    let ends = async |node: &Node| {
+        let got = node.take(&queue, WAIT).await.expect("a receive that waits is answered");
+        (got, begun.elapsed().as_secs())
+    };
+    let moves = async {
+        // Later than a step waits for a shard to have an owner.
+        tokio::time::sleep(Duration::from_secs(12)).await;
+        other.fleet.hand_over(shard, &next.id).await.expect("the owner begins");
+        world.until("the shard is handed over", || next.fleet.keeps_shard(shard)).await;
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        other.send(&queue, "later").await.expect("a send is acknowledged");
+    };
+    let (at_owner, at_next, at_other, ()) = tokio::join!(ends(owner), ends(next), ends(other), moves);
+    let all = [at_owner, at_next, at_other];
+    let (got, empty): (Vec<_>, Vec<_>) = all.iter().partition(|(got, _)| got.is_some());
+    assert_eq!(got.len(), 1, "{all:?}");
+    assert!(got.iter().all(|(_, after)| (15..18).contains(after)), "{all:?}");
+    assert!(empty.iter().all(|(_, after)| *after == WAIT.as_secs()), "{all:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn shard_is_given_to_no_node_that_has_gone_or_stops() {
     let world = World::of(6);
     let [a, b, c] = three(&world).await;
