@@ -1,24 +1,11 @@
 //! `kew store` on PostgreSQL, and between PostgreSQL and a directory.
 
 use std::path::Path;
-use std::process::{Command, Output};
 
 use kew_log_pg::server::PgServer;
 
 use super::nodes::{Node, ask};
-
-fn tool(store: &str, arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_kew"));
-    command.env("KEW_STORE", store).arg("store").args(arguments);
-    command.output().expect("the program kew is built with its tests")
-}
-
-fn done(store: &str, arguments: &[&str]) -> String {
-    let output = tool(store, arguments);
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{arguments:?}: {errors}");
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
+use super::store_tool::{done, errors, tool};
 
 fn text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
@@ -117,8 +104,8 @@ fn store_moves_from_a_directory_to_sixteen_shards_and_back_losing_nothing() {
     assert!(stats.starts_with("queues               21\nmessages             22\n"), "{stats}");
     assert!(stats.ends_with("shards               16\n"), "{stats}");
     let backup = tool(&url, &["backup", &text(&directory.path().join("backup"))]);
-    let errors = String::from_utf8_lossy(&backup.stderr);
-    assert!(backup.status.code() == Some(1) && errors.contains("has 16 shards"), "{errors}");
+    let said = errors(&backup);
+    assert!(backup.status.code() == Some(1) && said.contains("has 16 shards"), "{said}");
     std::fs::write(&lines, done(&url, &["export"])).expect("the directory is the test's own");
     done(&back, &["import", "--from", &lines]);
     assert_eq!(contents(&done(&back, &["export"])), exported, "the directory holds something else");
@@ -149,11 +136,11 @@ fn store_of_many_shards_is_made_for_nodes_that_serve_it_together() {
     assert!(made.starts_with("made an empty store of 4 shards in postgres://"), "{made}");
     assert!(done(&url, &["create"]).contains("holds a store already"));
     let other = tool(&url, &["create", "--shards", "8"]);
-    assert!(String::from_utf8_lossy(&other.stderr).contains("a store already, of 4 shards"));
+    assert!(errors(&other).contains("a store already, of 4 shards"));
     let directory = tempfile::tempdir().expect("the machine has a temporary directory");
     let place = text(&directory.path().join("data"));
     let many = tool(&place, &["create", "--shards", "300"]);
-    assert!(String::from_utf8_lossy(&many.stderr).contains("a store in a directory has 256 shards at most"));
+    assert!(errors(&many).contains("a store in a directory has 256 shards at most"));
     let (code, errors) = super::refusals::refused(&url);
     assert!(code == Some(1) && errors.contains("the store has 4 shards"), "{errors}");
     assert!(errors.contains("--peer"), "{errors}");
@@ -165,8 +152,8 @@ fn store_is_made_checked_counted_and_backed_up() {
     let url = server.database().expect("the server makes databases");
     let nothing = tool(&url, &["check"]);
     assert_eq!(nothing.status.code(), Some(1), "an empty database is no store");
-    let errors = String::from_utf8_lossy(&nothing.stderr);
-    assert!(errors.contains("holds no store"), "{errors}");
+    let said = errors(&nothing);
+    assert!(said.contains("holds no store"), "{said}");
     assert!(done(&url, &["create"]).starts_with("made an empty store in postgres://"));
     assert!(done(&url, &["create"]).contains("holds a store already"));
     fill(&url);
@@ -190,9 +177,9 @@ fn import_that_is_cut_short_says_what_to_do_with_what_it_left() {
     let export = done(&from, &["export"]);
     std::fs::write(&lines, &export[..export.len() / 2]).expect("the directory is the test's own");
     let short = tool(&to, &["import", "--from", &lines]);
-    let errors = String::from_utf8_lossy(&short.stderr);
-    assert_eq!(short.status.code(), Some(1), "{errors}");
-    assert!(errors.contains("holds an empty store now: drop the tables that begin with kew_"), "{errors}");
+    let said = errors(&short);
+    assert_eq!(short.status.code(), Some(1), "{said}");
+    assert!(said.contains("holds an empty store now: drop the tables that begin with kew_"), "{said}");
 }
 
 #[test]
@@ -203,8 +190,8 @@ fn tools_keep_away_from_a_store_that_is_served() {
     node.wait_until_ready();
     for arguments in [&["check"][..], &["stats"], &["export"], &["import"]] {
         let output = tool(&url, arguments);
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {errors}");
-        assert!(errors.contains("is in use by"), "{arguments:?}: {errors}");
+        let said = errors(&output);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {said}");
+        assert!(said.contains("is in use by"), "{arguments:?}: {said}");
     }
 }

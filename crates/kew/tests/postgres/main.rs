@@ -22,5 +22,7 @@ mod patroni;
 mod proxy;
 mod refusals;
 mod standby;
+#[path = "../serve/store_tool.rs"]
+mod store_tool;
 mod takeover;
 mod tls;

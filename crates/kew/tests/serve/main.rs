@@ -24,6 +24,7 @@ mod push_places;
 mod rebinding;
 mod shards;
 mod store;
+mod store_tool;
 mod strict;
 mod telemetry;
 mod tls;

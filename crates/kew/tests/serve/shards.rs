@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use super::program::{Kew, data_directory, fail, reply};
 use super::push::{self, Hook};
+use super::store_tool::{done, errors, tool};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -70,23 +70,10 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-fn tool(store: &str, arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_kew"));
-    let command = command.env("KEW_STORE", store).arg("store").args(arguments);
-    command.output().expect("the program kew is built with its tests")
-}
-
-fn done(store: &str, arguments: &[&str]) -> String {
-    let output = tool(store, arguments);
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{arguments:?}: {errors}");
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
 fn refused(store: &str, arguments: &[&str]) -> String {
     let output = tool(store, arguments);
     assert_eq!(output.status.code(), Some(1), "{arguments:?}");
-    String::from_utf8_lossy(&output.stderr).into_owned()
+    errors(&output)
 }
 
 #[test]

@@ -3,30 +3,17 @@
 use std::fs::Permissions;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 
 use super::program::{Kew, command_with_open_umask, data_directory, tool_with_open_umask};
+use super::store_tool::{self, errors};
 
 fn tool(directory: &Path, arguments: &[&str]) -> Output {
-    let data = directory.join("data");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_kew"));
-    command
-        .env("KEW_STORE", data)
-        .arg("store")
-        .args(arguments)
-        .output()
-        .expect("the program kew is built with its tests")
+    store_tool::tool(directory.join("data"), arguments)
 }
 
 fn done(directory: &Path, arguments: &[&str]) -> String {
-    let output = tool(directory, arguments);
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{arguments:?}: {errors}");
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-fn errors(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
+    store_tool::done(directory.join("data"), arguments)
 }
 
 /// How each message's body begins. Long enough that no random bytes of an id or a nonce look like it.

@@ -1,7 +1,5 @@
 //! "Why was this delivered again?", asked of the running program after each of its causes.
 
-use std::path::Path;
-use std::process::Command;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
@@ -9,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::program::{self, Kew, data_directory};
 use super::push::{self, Hook, PATIENCE, cloudflare};
+use super::store_tool::done;
 use super::workers;
 use super::{body, member};
 
@@ -213,13 +212,6 @@ fn it_was_moved_to_a_dead_letter_queue_and_back() {
 }
 
 /// Runs `kew store` on a directory.
-fn tool(store: &Path, arguments: &[&str]) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_kew"));
-    let ran = command.arg("store").args(arguments).env("KEW_STORE", store).output();
-    let ran = ran.expect("the program kew is built with its tests");
-    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
-}
-
 #[test]
 fn it_had_been_delivered_before_it_was_imported() {
     let (directory, other) = (data_directory(), data_directory());
@@ -231,8 +223,8 @@ fn it_had_been_delivered_before_it_was_imported() {
     kew.signal("TERM");
     assert_eq!(kew.exit_code(), Some(0), "{}", kew.errors());
     let lines = directory.path().join("lines").to_string_lossy().into_owned();
-    tool(&directory.path().join("data"), &["export", "--to", &lines]);
-    tool(&other.path().join("data"), &["import", "--from", &lines]);
+    done(directory.path().join("data"), &["export", "--to", &lines]);
+    done(other.path().join("data"), &["import", "--from", &lines]);
     let kew = Kew::start(other.path());
     assert_eq!(events(&kew, &id), ["imported"]);
     receive(&kew, "orders");

@@ -10,15 +10,16 @@ use kew_core::{
     TaskState, Timestamp,
 };
 
+use super::Ledger;
 use super::book::Book;
 use super::change::{Brought, Change, DeadLettered, Extended, Leased, Sent};
 use super::dedup::First;
 use super::due::Due;
 use super::history::Ring;
 use super::item::{Item, Lease, MaybeInstant};
+use super::passing::list;
 use super::shelf::{Made, Place, Shelf};
 use super::steps::expiry::is_own;
-use super::{Ledger, list};
 use crate::token::Sealed;
 
 /// Finished tasks that are remembered.

@@ -18,12 +18,14 @@ mod ends;
 mod expired;
 mod far;
 mod fifo;
+mod figures;
 mod groups;
 mod history;
 mod item;
 mod lane;
 mod lapsing;
 mod pace;
+mod passing;
 mod ready;
 #[cfg(test)]
 mod replayed;
@@ -45,8 +47,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use hashbrown::{HashMap, HashSet};
 use kew_core::{
-    AccountId, ByName, Command, Departures, DocumentKey, Entropy, MoveTask, Outcome, Queue, QueueId,
-    QueueKey, RuleError, Sequence, ShardPlace, Tally, TaskId, Timestamp, Traffic, Waits, own,
+    AccountId, ByName, Command, DocumentKey, Entropy, MoveTask, Outcome, Queue, QueueId, QueueKey, RuleError,
+    Sequence, ShardPlace, TaskId, Timestamp, own,
 };
 use smallvec::SmallVec;
 
@@ -60,7 +62,7 @@ use crate::StoreError;
 use crate::elsewhere::Elsewhere;
 use crate::submission::SOMETHING_IS_OWED;
 use crate::token::TokenKey;
-use book::{Book, Happened, Moment};
+use book::Book;
 use dedup::Sends;
 use due::Due;
 use emptied::Emptied;
@@ -316,49 +318,6 @@ impl<S: Shelf> Ledger<S> {
         }
     }
 
-    /// Bytes of memory the queues hold, about.
-    pub fn heap_bytes(&self) -> usize {
-        let expired: usize = self.expiring.values().map(Expired::heap_bytes).sum();
-        expired + self.books.values().map(|book| book.heap_bytes()).sum::<usize>()
-    }
-
-    /// What has happened since the ledger was opened.
-    pub fn tally(&self) -> Tally {
-        self.history.tally()
-    }
-
-    /// The same of each of these queues; nothing in one that is not there.
-    pub fn tallies(&self, queues: &[QueueId]) -> Vec<Tally> {
-        let of = |queue: &QueueId| {
-            let Some(book) = self.books.get(queue) else { return Tally::default() };
-            let tally = self.history.tally_of(*queue, book.given());
-            Tally { leased: book.leased.into(), acked: book.acked.into(), ..tally }
-        };
-        queues.iter().map(of).collect()
-    }
-
-    /// How long messages of each of these queues waited for their first lease.
-    pub fn waits(&self, queues: &[QueueId]) -> Vec<Waits> {
-        queues.iter().map(|queue| self.history.waits_of(*queue)).collect()
-    }
-
-    /// Messages that left their queues because they were leased too often, since it was last asked. Those that are
-    /// owed to another shard went to the queue that they are for.
-    pub fn take_departures(&mut self) -> Departures {
-        let mut departures = self.history.take_departures();
-        for departure in &mut departures.first {
-            let outbox = departure.to.and_then(|to| self.books.get(&to));
-            departure.to = outbox.and_then(|book| own::owed_to(&book.queue.key)).or(departure.to);
-        }
-        departures
-    }
-
-    /// What came and went in each of these queues; nothing in one that is not there.
-    pub fn traffic(&self, queues: &[QueueId]) -> Vec<Traffic> {
-        let of = |queue: &QueueId| self.books.get(queue).map_or_else(Traffic::default, |book| book.traffic());
-        queues.iter().map(of).collect()
-    }
-
     /// The newest of the shelf's marks that a lease of this message reveals beside the message itself. On a
     /// FIFO queue it tells that those before it in its group are gone; on others it tells nothing, and this is 0.
     pub fn mark_before(&self, queue: QueueId, sequence: Sequence) -> u64 {
@@ -400,105 +359,5 @@ impl<S: Shelf> Ledger<S> {
         if own::owed_to(&queue.key).is_some() {
             self.outboxes.insert(queue.id);
         }
-    }
-
-    /// Lists a queue under its next instant.
-    fn register(&mut self, queue: QueueId) {
-        if let Some(book) = self.books.get_mut(&queue) {
-            list(&mut self.due, book);
-        }
-    }
-
-    /// Does everything that became due up to `now`, in the order of instants and queues.
-    #[inline]
-    fn run_due(&mut self, now: Timestamp) {
-        if self.due.first().is_some_and(|(at, _)| at <= now) {
-            self.run_due_through(now, QueueId(u64::MAX));
-        }
-    }
-
-    fn run_due_through(&mut self, now: Timestamp, queue: QueueId) {
-        while let Some((at, queue)) = self.due.first().filter(|due| *due <= (now, queue)) {
-            self.due.remove((at, queue));
-            let Some(book) = self.books.get_mut(&queue) else { continue };
-            book.registered = Timestamp::NEVER;
-            // The list may know an earlier instant than the queue does by now.
-            if book.next_instant() <= at {
-                self.pass_instant(queue, at, now);
-            }
-            self.register(queue);
-            if self.pace.left.departures == 0 {
-                return;
-            }
-        }
-    }
-
-    fn pass_instant(&mut self, queue: QueueId, at: Timestamp, now: Timestamp) {
-        let Some(book) = self.books.get_mut(&queue) else { return };
-        let mark = self.shelf.mark();
-        let mut happened = book.pass_instant(&Moment {
-            at,
-            now,
-            settled: self.settled,
-            elsewhere: self.due.first().map_or(Timestamp::NEVER, |(at, _)| at),
-            mark,
-            departures_max: self.pace.left.departures,
-            lapses_max: self.pace.left.lapses,
-            expired_max: self.pace.left.in_groups,
-        });
-        let expired_at_rest = std::mem::take(&mut happened.expired_at_rest);
-        if book.queue.policy.kind.is_fifo() {
-            happened.expired.iter().for_each(|(_, item)| book.note_left_at(item.group, mark));
-        }
-        if let Some(groups) = happened.groups_left.take() {
-            self.emptied.put(Box::new(groups.into_pieces().map(|()| None)));
-        }
-        self.pace.left.departures -= happened.departing.len().min(self.pace.left.departures);
-        if !std::mem::replace(&mut book.changed, true) {
-            self.dirty.insert(queue);
-        }
-        let has_ended_leases = book.has_ended_leases();
-        self.note_happened(queue, &happened);
-        if has_ended_leases {
-            self.lapsing.insert(queue);
-            self.lapse_some_of(queue, at);
-        }
-        self.show_some_of(queue);
-        self.history.count_expired(queue, happened.over);
-        self.pace.left.in_groups = self.pace.left.in_groups.saturating_sub(happened.gone.len());
-        self.note_gone(queue, &happened.gone);
-        self.see_off_later(queue, expired_at_rest);
-        if self.pace.is_replay() {
-            // The journal says what departed.
-            return;
-        }
-        for sequence in happened.departing {
-            self.depart_when_due(at, queue, sequence);
-        }
-    }
-
-    /// Messages expired and leases ended by themselves: the shelf and the history follow.
-    fn note_happened(&mut self, queue: QueueId, happened: &Happened) {
-        self.pace.left.lapses -= happened.ended.len().min(self.pace.left.lapses);
-        self.history.leases_ended(queue, &happened.ended);
-        for (over_at, item) in &happened.expired {
-            self.shelf.vacate(item.place());
-            self.history.expired(*over_at, queue, item.sequence);
-        }
-        if happened.freed {
-            self.free(queue);
-        }
-    }
-}
-
-/// Lists a queue under its next instant, if that is earlier than the one it is listed under.
-fn list(due: &mut Due, book: &mut Book) {
-    let (next, queue) = (book.next_instant(), book.queue.id);
-    if next < book.registered {
-        if book.registered != Timestamp::NEVER {
-            due.remove((book.registered, queue));
-        }
-        book.registered = next;
-        due.insert((next, queue));
     }
 }

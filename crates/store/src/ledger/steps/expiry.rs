@@ -8,9 +8,10 @@ use kew_core::own::{OWN_ACCOUNT, expiry_hold};
 use kew_core::rules::retention::{ExpiryHold, HoldEnd};
 use kew_core::{AccountId, Outcome, Timestamp};
 
+use crate::ledger::Ledger;
 use crate::ledger::change::Change;
+use crate::ledger::passing::list;
 use crate::ledger::shelf::Shelf;
-use crate::ledger::{Ledger, list};
 
 /// Whether a document is the store's own.
 pub(in crate::ledger) fn is_own(account: AccountId) -> bool {
