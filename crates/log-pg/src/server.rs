@@ -4,10 +4,10 @@
 //! Only with the feature `server`.
 
 use std::io;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -88,7 +88,7 @@ impl PgServer {
     fn run_on_a_free_port(mut self) -> io::Result<Self> {
         for _ in 0..PORTS_TRIED {
             // Somebody else may take the port before the server does.
-            self.port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+            self.port = free_address().port();
             self.configure(&format!("port={}\n", self.port))?;
             match self.run() {
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => self.reap(),
@@ -214,6 +214,23 @@ impl Drop for PgServer {
 /// The database's name in a URL.
 pub fn name_in(url: &str) -> &str {
     url.rsplit('/').next().unwrap_or_default()
+}
+
+/// An address that nothing listens on, and that the system gives to no client: a node that stands by listens on it
+/// later.
+pub fn free_address() -> SocketAddr {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    // Below the ports of clients. Test programs that run at once begin at different ones.
+    let (first, count) = (12_000, 20_000);
+    let begin = u16::try_from(std::process::id() * 131 % u32::from(count)).unwrap_or_default();
+    for _ in 0..count {
+        let port = first + (begin + NEXT.fetch_add(1, Ordering::Relaxed)) % count;
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        if TcpListener::bind(address).is_ok() {
+            return address;
+        }
+    }
+    panic!("no port is free from {first} on");
 }
 
 /// A folder that the server may write to.

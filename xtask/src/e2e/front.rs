@@ -1,6 +1,6 @@
 //! The load balancer before the nodes of a fleet: nginx, which sends each request to one of them at random.
 
-use super::node::{Node, OFF};
+use super::node::{Node, OFF, PORT_TAKEN};
 use std::fs;
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -9,6 +9,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How often it is started; somebody else may take a free port before it does.
+const STARTS: usize = 5;
 
 pub struct Front {
     child: Child,
@@ -19,6 +21,16 @@ pub struct Front {
 impl Front {
     /// Starts it in the directory, before all listeners that the nodes have.
     pub fn start(directory: &Path, nodes: &[Node]) -> Result<Self, String> {
+        for _ in 1..STARTS {
+            match Self::start_on_free_ports(directory, nodes) {
+                Err(reason) if reason.contains(PORT_TAKEN) => {}
+                started => return started,
+            }
+        }
+        Self::start_on_free_ports(directory, nodes)
+    }
+
+    fn start_on_free_ports(directory: &Path, nodes: &[Node]) -> Result<Self, String> {
         let mut addresses = Vec::new();
         let mut servers = String::new();
         for flag in ["--sqs"].into_iter().chain(OFF) {

@@ -10,6 +10,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(30);
+/// What a program writes when its port is taken.
+pub const PORT_TAKEN: &str = "Address already in use";
 /// What opens the admin API of a strict server.
 const TOKEN: &str = "e2e";
 /// Listeners that are there only where a chapter asks for them: their usual ports would be fought for.
@@ -59,9 +61,18 @@ impl Node {
     pub fn crash(&mut self) -> Result<(), String> {
         self.child.kill().and_then(|()| self.child.wait()).map_err(|error| format!("kill: {error}"))?;
         let _old = fs::remove_file(self.ports_file());
-        self.child =
-            spawn(&self.program, &self.store, &self.directory, &self.flags, [&self.sqs, &self.admin])?;
-        self.wait_until_ready()
+        let begun = Instant::now();
+        loop {
+            self.child =
+                spawn(&self.program, &self.store, &self.directory, &self.flags, [&self.sqs, &self.admin])?;
+            match self.wait_until_ready() {
+                // A connection of somebody else has the port for the moment.
+                Err(reason) if is_port_taken(&reason) && begun.elapsed() < PATIENCE => {
+                    thread::sleep(Duration::from_millis(100));
+                }
+                ready => return ready,
+            }
+        }
     }
 
     /// Returns when everything that falls due on the way has happened.
@@ -119,6 +130,11 @@ impl Node {
             thread::sleep(Duration::from_millis(2));
         }
     }
+}
+
+/// Whether that is what it wrote last.
+fn is_port_taken(errors: &str) -> bool {
+    errors.lines().last().is_some_and(|line| line.contains(PORT_TAKEN))
 }
 
 impl Drop for Node {

@@ -2,12 +2,12 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
+use kew_log_pg::server::free_address;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -203,23 +203,6 @@ impl Drop for Node {
             let _ended = (child.kill(), child.wait());
         }
     }
-}
-
-/// An address that nothing listens on, and that the system gives to no client: a node that stands by listens on it
-/// later.
-pub fn free_address() -> SocketAddr {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    // Below the ports of clients. Test programs that run at once begin at different ones.
-    let (first, count) = (12_000, 20_000);
-    let begin = u16::try_from(std::process::id() * 131 % u32::from(count)).unwrap_or_default();
-    for _ in 0..count {
-        let port = first + (begin + NEXT.fetch_add(1, Ordering::Relaxed)) % count;
-        let address = SocketAddr::from(([127, 0, 0, 1], port));
-        if TcpListener::bind(address).is_ok() {
-            return address;
-        }
-    }
-    panic!("no port is free from {first} on");
 }
 
 /// One action of SQS; the body of its reply, or nothing where it failed or its outcome is not known.

@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use kew_log_pg::server::binaries;
+use kew_log_pg::server::{binaries, free_address};
 use tempfile::TempDir;
 
 use super::fleet::wait_until_it_knows_all;
 use super::load::Load;
-use super::nodes::{Node, free_address, request};
+use super::nodes::{Node, request};
 use super::takeover::{judge, kills};
 
 /// Served again this long after a promotion.
