@@ -130,17 +130,26 @@ impl Engine {
         });
     }
 
+    /// Holds expiry if the clock has leapt.
+    #[inline]
+    pub(crate) fn hold_expiry_after_a_leap(&self, pass: &mut Pass) {
+        if self.clock.has_leapt() {
+            self.hold_expiry_after_leap(pass);
+        }
+    }
+
     /// The clock leapt, and no step has seen the time after it.
     #[cold]
-    pub(crate) fn hold_expiry_after_leap(&self, pass: &Pass) {
+    fn hold_expiry_after_leap(&self, pass: &mut Pass) {
         let Some(from) = self.clock.take_leap() else { return };
         let from = from.max(pass.stepped);
         let earlier = self.store.expiry_hold();
         let through = earlier.map_or(from, |earlier| earlier.through.min(from));
         let hold = ExpiryHold { through, until: HoldEnd::Confirmed };
-        drop(self.store.step(from, &Command::HoldExpiry(Some(hold))));
+        let submission = self.store.step(from, &Command::HoldExpiry(Some(hold)));
         let look = self.clock.look();
         *self.expiry.lock() = Expiry::held(hold, look);
+        self.serve_after(pass, (from, self.now()), &submission);
         (self.options.notices)(Notice::ExpiryHeld { by: look.now.since(from) });
     }
 
@@ -155,9 +164,7 @@ impl Engine {
             return;
         }
         let mut look = self.clock.look();
-        if self.clock.has_leapt() {
-            self.hold_expiry_after_leap(&self.pass());
-        }
+        self.hold_expiry_after_a_leap(&mut self.pass());
         if self.options.shards_come {
             // A shard may have come that is ahead of this node; and those whose expiry was held may have left.
             look.now = look.now.max(self.store.newest_instant());

@@ -108,16 +108,27 @@ impl Engine {
 
     /// Does what is due at `at`, and serves as of that instant with leases that begin now.
     pub(crate) fn step_due(&self, pass: &mut Pass, at: Timestamp, now: Timestamp) -> Submission {
+        let submission = self.raw_step(pass, at, &Command::Due);
+        self.stats.due_steps.add(1);
+        self.serve_after(pass, (at, now), &submission);
+        submission
+    }
+
+    /// Serves those who wait, after a step that may have done due work: that frees messages, and makes room where it
+    /// frees none.
+    pub(crate) fn serve_after(
+        &self,
+        pass: &mut Pass,
+        (as_of, now): (Timestamp, Timestamp),
+        submission: &Submission,
+    ) {
         let mut freed = Freed::new();
         if pass.waiters.any_limited() {
             freed.extend(pass.waiters.limited_queues());
         }
-        let submission = self.raw_step(pass, at, &Command::Due);
-        self.stats.due_steps.add(1);
         freed.extend_from_slice(&submission.freed);
-        self.serve_all(pass, at, now, freed);
+        self.serve_all(pass, as_of, now, freed);
         self.rearm(pass);
-        submission
     }
 
     pub(crate) fn serve(&self, pass: &mut Pass, queue: QueueId) {
@@ -163,40 +174,33 @@ impl Engine {
 
     #[inline]
     fn raw_step(&self, pass: &mut Pass, now: Timestamp, command: &Command) -> Submission {
-        if self.clock.has_leapt() {
-            // Before any step sees the time after the leap.
-            self.hold_expiry_after_leap(pass);
-        }
+        // Before any step sees the time after the leap.
+        self.hold_expiry_after_a_leap(pass);
         pass.stepped = pass.stepped.max(now);
         self.stats.store_steps.count_in_turn();
         self.store.step(pass.stepped, command)
     }
 
-    /// Takes a look in one shard. Like any step it may do due work, which may free messages.
+    /// Takes a look in one shard. Like any step it may do due work.
     pub(crate) fn step_in(&self, shard: ShardId, command: &Command) -> Submission {
         let mut pass = self.pass();
         let now = self.now();
-        if self.clock.has_leapt() {
-            self.hold_expiry_after_leap(&pass);
-        }
+        self.hold_expiry_after_a_leap(&mut pass);
         pass.stepped = pass.stepped.max(now);
         self.stats.store_steps.count_in_turn();
         let submission = self.store.step_in(shard, pass.stepped, command);
-        self.serve_all(&mut pass, now, now, submission.freed.clone());
-        self.rearm(&mut pass);
+        self.serve_after(&mut pass, (now, now), &submission);
         submission
     }
 
-    /// Has the store record the time. Nothing else follows from that.
+    /// Has the store record the time. Like any step it may do due work.
     pub(crate) fn record_in_store(&self) {
         let mut pass = self.pass();
         let now = self.now();
-        if self.clock.has_leapt() {
-            self.hold_expiry_after_leap(&pass);
-        }
+        self.hold_expiry_after_a_leap(&mut pass);
         pass.stepped = pass.stepped.max(now);
-        drop(self.store.record_time(pass.stepped));
-        self.rearm(&mut pass);
+        let submission = self.store.record_time(pass.stepped);
+        self.serve_after(&mut pass, (now, now), &submission);
     }
 
     /// Does everything due, so that those in line get theirs before a newcomer looks.

@@ -326,12 +326,13 @@ impl Store for Fleet {
     }
 
     fn record_time(&self, now: Timestamp) -> Submission {
+        let mut freed = Freed::new();
         for (shard, store) in &*self.0.places.all_here() {
             if self.0.holds.before_step(*shard, &**store).is_none() {
-                drop(store.record_time(now));
+                freed.extend_from_slice(&store.record_time(now).freed);
             }
         }
-        Submission::settled(Ok(Outcome::Done))
+        Submission::settled(Ok(Outcome::Done)).freeing(freed)
     }
 
     fn commit(&self) -> bool {

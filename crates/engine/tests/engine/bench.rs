@@ -71,6 +71,8 @@ pub struct HandStore {
     pub fails: AtomicBool,
     /// It may not answer, though it lives.
     pub is_away: AtomicBool,
+    /// It names no instant at which something is due: as when that comes between two looks at it.
+    pub hides_due: AtomicBool,
     pub steps: Mutex<Vec<Command>>,
 }
 
@@ -90,6 +92,7 @@ impl HandStore {
             newest: AtomicU64::new(0),
             fails: AtomicBool::new(false),
             is_away: AtomicBool::new(false),
+            hides_due: AtomicBool::new(false),
             steps: Mutex::default(),
         })
     }
@@ -160,6 +163,9 @@ impl Store for HandStore {
     }
 
     fn next_due(&self) -> Option<Timestamp> {
+        if self.hides_due.load(Ordering::Relaxed) {
+            return None;
+        }
         match &self.inner {
             Inner::Model(model) => model.lock().next_due(),
             Inner::Memory(store) => store.next_due(),

@@ -233,6 +233,53 @@ async fn timers_on_the_system_clock_keep_every_instant() {
     engine.shutdown();
 }
 
+/// A queue with one message that shows after some seconds.
+async fn queue_with_a_delayed_message(engine: &Engine, delay: u64) -> kew_core::QueueId {
+    let create = kew_core::command::CreateQueue {
+        key: crate::bench::key("q"),
+        policy: kew_core::Policy::standard(),
+        documents: Vec::new(),
+    };
+    let queue = engine.create_queue(create).await.expect("the queue is new").id;
+    let mut message = kew_core::NewMessage::text(engine.message_id(), "a");
+    message.delay = Some(seconds(delay));
+    let send = kew_core::command::Send {
+        queue,
+        messages: vec![message],
+        receipts: kew_core::command::FirstReceipts::Told,
+    };
+    engine.send(send).await.expect("the send is valid");
+    queue
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_falls_due_as_the_time_is_recorded_wakes_receives() {
+    let (engine, store, _, _) = on_the_system_clock().await;
+    let queue = queue_with_a_delayed_message(&engine, 7).await;
+    store.hides_due.store(true, Ordering::Relaxed);
+    let lease = kew_core::command::Lease::of(queue, 1, engine.now());
+    // An idle store records the time each quarter of an hour.
+    let leases = engine.lease_waiting(lease, seconds(3_600)).await.expect("the receive is answered");
+    assert_eq!(leases.len(), 1);
+    assert!(engine.now() <= START.plus(seconds(1_000)), "{:?}", engine.now());
+    engine.shutdown();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_falls_due_as_the_clock_leaps_wakes_receives() {
+    let (engine, store, source, _) = on_the_system_clock().await;
+    let queue = queue_with_a_delayed_message(&engine, 7).await;
+    store.hides_due.store(true, Ordering::Relaxed);
+    let lease = kew_core::command::Lease::of(queue, 1, engine.now());
+    let receives = Arc::clone(&engine);
+    let receives = tokio::spawn(async move { receives.lease_waiting(lease, seconds(7_200)).await });
+    tokio::time::sleep(seconds(8)).await;
+    source.1.store(3_600_000, Ordering::Relaxed);
+    let leases = receives.await.expect("the receive ran to its end").expect("the receive is answered");
+    assert_eq!(leases.len(), 1);
+    engine.shutdown();
+}
+
 #[tokio::test(start_paused = true)]
 async fn leap_of_the_system_clock_counts_as_passed_time() {
     let (engine, _, source, notices) = on_the_system_clock().await;
@@ -252,22 +299,7 @@ async fn leap_of_the_system_clock_counts_as_passed_time() {
 #[tokio::test(start_paused = true)]
 async fn failing_due_work_is_reported_and_tried_again_later() {
     let (engine, store, _, notices) = on_the_system_clock().await;
-    let create = kew_core::command::CreateQueue {
-        key: crate::bench::key("q"),
-        policy: kew_core::Policy::standard(),
-        documents: Vec::new(),
-    };
-    let queue = engine.create_queue(create).await.expect("the queue is new").id;
-    let mut message = kew_core::NewMessage::text(engine.message_id(), "a");
-    message.delay = Some(seconds(5));
-    engine
-        .send(kew_core::command::Send {
-            queue,
-            messages: vec![message],
-            receipts: kew_core::command::FirstReceipts::Told,
-        })
-        .await
-        .expect("the send is valid");
+    let queue = queue_with_a_delayed_message(&engine, 5).await;
     store.fails.store(true, Ordering::Relaxed);
     tokio::time::sleep(seconds(8)).await;
     assert!((1..=5).contains(&notices.lock().len()), "told about once a second: {:?}", notices.lock());

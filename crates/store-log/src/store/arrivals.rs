@@ -38,7 +38,20 @@ impl Arrivals {
             Change::Extended(extended) if extended.content.is_some() => {
                 self.at(batch).rewritten.insert((extended.queue, extended.sequence));
             }
-            _ => {}
+            // What brings no content: a lease rests on nothing of it.
+            Change::Extended(_)
+            | Change::Leased(_)
+            | Change::Repeated { .. }
+            | Change::Withdrawn { .. }
+            | Change::Released { .. }
+            | Change::QueueSet(_)
+            | Change::QueueDeleted(_)
+            | Change::Acked { .. }
+            | Change::Dropped { .. }
+            | Change::Redriven { .. }
+            | Change::Purged(_)
+            | Change::TaskSet(_)
+            | Change::DocumentSet { .. } => {}
         }
     }
 

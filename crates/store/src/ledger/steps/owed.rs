@@ -185,6 +185,10 @@ impl<S: Shelf> Ledger<S> {
                 break;
             }
             bytes += item_bytes;
+            debug_assert!(
+                items.last().is_none_or(|last: &Item| last.sequence < item.sequence),
+                "an outbox is offered in the order of its sequences, by which both sides count"
+            );
             items.push(item);
         }
         Ok(items)
