@@ -97,7 +97,8 @@ impl Workers {
             pending: Mutex::default(),
             lives: Mutex::default(),
             changed: watch::Sender::new(0),
-            rescheduled: tokio::sync::Notify::new(),
+            rescheduled: watch::Sender::new(0),
+            heeded: watch::Sender::new(None),
         });
         child::remove_left_behind(&shared.settings.runtime);
         for (account, _) in &shared.settings.accounts {
@@ -106,6 +107,7 @@ impl Workers {
             }
         }
         let schedules = tokio::spawn(Arc::clone(&shared).keep_schedules());
+        shared.until_heeded(0).await;
         Ok(Self { shared, handle: Handle::current(), schedules: schedules.abort_handle() })
     }
 

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use kew_core::{AccountId, Timestamp};
+use kew_engine::Busy;
 use serde::{Deserialize, Serialize};
 
 use super::cron::Cron;
@@ -75,30 +76,57 @@ impl Shared {
         changes.put_record(name, Some(&record));
         changes.write(&self.engine, account).await?;
         worker.known.lock().record.schedules.clone_from(&schedules);
-        self.rescheduled.notify_one();
+        self.rescheduled.send_modify(|changes| *changes += 1);
+        let change = *self.rescheduled.borrow();
+        self.until_heeded(change).await;
         Ok(schedules)
+    }
+
+    /// Returns when the engine's clock stops at the minutes that this change named: a jump from then on finds them.
+    pub(super) async fn until_heeded(&self, change: u64) {
+        let mut heeded = self.heeded.subscribe();
+        let heeds = heeded.wait_for(|heeded| heeded.is_some_and(|heeded| heeded >= change));
+        // Where Workers end meanwhile nobody heeds it any more.
+        let _in_time = tokio::time::timeout(WAITS_FOR, heeds).await;
     }
 
     /// Calls what is due, for as long as there are Workers.
     pub(super) async fn keep_schedules(self: Arc<Self>) {
+        let mut changes = self.rescheduled.subscribe();
+        let mut last_minute = None;
         loop {
-            let changed = self.rescheduled.notified();
-            let Some(at) = self.next_schedule(self.engine.now()) else {
-                changed.await;
-                continue;
+            let change = *changes.borrow_and_update();
+            let next = self.next_schedule(self.engine.now());
+            let minute = async {
+                match next {
+                    Some(at) => (at, self.engine.wake_at(at).await),
+                    None => std::future::pending().await,
+                }
             };
             tokio::select! {
-                busy = self.engine.wake_at(at) => {
-                    let calls = self.due(at);
+                // In this order: what comes second knows that the engine has heard of the minute.
+                biased;
+                (at, busy) = minute => {
+                    let (calls, busy) = (self.due(at), Arc::new(busy));
+                    last_minute = Some(Arc::clone(&busy));
                     // While it lives, a jump of the clock waits here.
                     tokio::spawn(async move {
                         calls.join_all().await;
                         drop(busy);
                     });
                 }
-                () = changed => {}
+                () = self.heeds(change, &mut last_minute) => {}
+                // Its sender lives as long as this.
+                _changed = changes.changed() => {}
             }
         }
+    }
+
+    /// Tells that the next minute is waited for; a jump of the clock need not wait here for that any longer.
+    async fn heeds(&self, change: u64, last_minute: &mut Option<Arc<Busy>>) {
+        *last_minute = None;
+        self.heeded.send_replace(Some(change));
+        std::future::pending::<()>().await;
     }
 
     fn next_schedule(&self, now: Timestamp) -> Option<Timestamp> {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use kew_core::{AccountId, Entropy};
 use kew_engine::{Engine, EngineError};
 use parking_lot::Mutex;
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 
 use super::child::{Plan, StartError};
 use super::error::WorkerError;
@@ -34,8 +34,10 @@ pub(super) struct Shared {
     pub(super) lives: Mutex<Vec<Weak<Live>>>,
     /// Raised whenever a Worker comes up or goes down.
     pub(super) changed: watch::Sender<u64>,
-    /// Notified when the cron triggers of a Worker change, or a Worker goes.
-    pub(super) rescheduled: Notify,
+    /// How often cron triggers were changed.
+    pub(super) rescheduled: watch::Sender<u64>,
+    /// Of these changes the newest that the engine's clock stops by; `None` before it stops by any.
+    pub(super) heeded: watch::Sender<Option<u64>>,
 }
 
 /// The queues that code which does not run yet is bound to.
