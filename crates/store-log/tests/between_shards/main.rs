@@ -7,3 +7,4 @@ mod small_store;
 mod history;
 mod laws;
 mod pair;
+mod whole;
