@@ -48,8 +48,8 @@ const ROWS: &[CrateRow] = &[
         .outside(Outside::NoHttp),
     row("kew-peer", &["kew-store", "kew-core"]).outside(Outside::NoHttp),
     row("kew-http", &["kew-core", "kew-timed"]).tests_also(&["kew-testing"]),
-    // Its wire tests run over each store that ships, which `kew-testing` opens: answers recorded from the service must
-    // hold on all of them.
+    // Its wire tests run over the store in memory and the one in a directory, which `kew-testing` opens: answers
+    // recorded from the service must hold on both.
     row("kew-sqs", &["kew-http", "kew-engine", "kew-core"]).tests_also(&["kew-store", "kew-testing"]),
     row("kew-azure", &["kew-http", "kew-engine", "kew-core"]).tests_also(&["kew-testing"]),
     row("kew-cloudflare", &["kew-http", "kew-engine", "kew-core", "kew-push"])

@@ -2,7 +2,8 @@
 //!
 //! A step is applied at once, on the caller's thread, under the writer's lock. Its records ride in the batch being
 //! filled; its answer waits at the gate until that batch is written and, if anything in it or before it must be,
-//! synced. One commit runs at a time: while it syncs, the next batch fills.
+//! synced. A lease waits for the syncs of what it rests on alone (`arrivals.rs`). One commit runs at a time: while it
+//! syncs, the next batch fills.
 //!
 //! This is the lowest layer that knows queues and messages. It knows no tool: what people do with a store is built on
 //! its public face. First to read: `steps.rs`, then `commit.rs`; `recover.rs` for the start.

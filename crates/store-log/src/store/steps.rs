@@ -92,7 +92,8 @@ impl Inner {
         crate::planted::note_newest_batch(so_far.0);
         let (batch, rests_on) = match result {
             Ok(outcome) if records > records_before => (batch, rests_on(ledger, outcome).unwrap_or(batch)),
-            // It rests on what was applied before it: a repeated send, an ack of what is gone already.
+            // It rests on what was applied before it: a repeated send, an ack of what is gone already, and a receive
+            // that finds nothing, because of what others took away.
             Ok(_) if needs.is_some() => (so_far, so_far),
             // What exists may have been made a moment ago, and must outlast a crash like any other answer.
             Err(StoreError::Rule(RuleError::QueueExists(_))) => (so_far, so_far),

@@ -79,7 +79,7 @@ impl OriginSlot {
     }
 }
 
-/// A message at rest. Small and copied about; its content stays on the shelf.
+/// A message as the ledger keeps it. Small and copied about; its content stays on the shelf.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Item {
     /// Its place in the order of sends.

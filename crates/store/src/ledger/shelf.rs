@@ -108,6 +108,7 @@ pub trait Shelf {
     /// It no longer does.
     fn vacate(&mut self, place: Place);
 
-    /// A number for what is recorded now: it grows, and whatever has a smaller one is durable before.
+    /// A number for what is recorded now. It grows: what has a smaller one becomes durable no later than what has a
+    /// greater one.
     fn mark(&self) -> u64;
 }

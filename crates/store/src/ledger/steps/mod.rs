@@ -24,7 +24,7 @@ use super::shelf::{Made, Place, Shelf, Stored, deduplicated_by};
 
 impl<S: Shelf> Ledger<S> {
     /// Keeps a change on the shelf and makes it true, as replay does. Every step changes the ledger here, but for
-    /// [`Ledger::lease`], which claims while it chooses.
+    /// [`Ledger::lease`], which claims while it chooses, and for the outbox that a step makes on its way (`owed.rs`).
     fn enact(&mut self, at: Timestamp, change: &Change<'_>) {
         let place = self.record(at, change);
         self.apply(at, change, place, &|_| false);
