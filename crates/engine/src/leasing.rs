@@ -61,30 +61,21 @@ impl Engine {
                 return Err(room::FULL.into());
             }
             let over_limit = refuse_over_limit(&mut lease);
-            let (submission, _held) = loop {
+            let submission = loop {
                 if wait.is_zero() {
-                    let submission = self.attempt(&mut self.pass(), queue, &Command::Lease(lease));
-                    let held = Held::of(room.as_ref(), &submission);
-                    break (submission, held);
+                    break self.attempt(&mut self.pass(), queue, &Command::Lease(lease));
                 }
                 if let Some(submission) = self.store.lease_elsewhere(&lease, wait) {
-                    let held = Held::of(room.as_ref(), &submission);
-                    break (submission, held);
+                    break submission;
                 }
-                match self.begin_wait(lease, wait, room.clone())? {
-                    Begun::Claimed(submission, held) => break (submission, held),
-                    Begun::Over => return self.nothing_came(queue),
-                    // Most find something at once. The room that waiting takes is for those who wait.
-                    Begun::Waiting(seat) => match Box::pin(self.wait_in(seat)).await? {
-                        Waited::Answer(leased) => return Ok(leased),
-                        Waited::Left(rest) => (lease, wait) = *rest,
-                    },
+                match self.wait_here(lease, wait, room.clone(), (over_limit, abandon)).await? {
+                    Waited::Answer(leased) => return Ok(leased),
+                    Waited::Left(rest) => (lease, wait) = *rest,
                 }
             };
-            self.leased(
-                queue,
-                self.limited(queue, over_limit, self.committing(queue, submission, abandon).await),
-            )
+            let _held = Held::of(room.as_ref(), &submission);
+            let answer = self.committing(queue, submission, abandon).await;
+            self.leased(queue, self.limited(queue, over_limit, answer))
         }
     }
 
@@ -98,18 +89,31 @@ impl Engine {
         if wait.is_zero() {
             return self.lease(lease).await.map(Some);
         }
-        let (queue, abandon) = (lease.queue, self.abandon(&lease));
+        let abandon = self.abandon(&lease);
         let over_limit = refuse_over_limit(&mut lease);
-        match self.begin_wait(lease, wait, None)? {
+        match self.wait_here(lease, wait, None, (over_limit, abandon)).await? {
+            Waited::Answer(leased) => Ok(Some(leased)),
+            Waited::Left(_) => Ok(None),
+        }
+    }
+
+    /// Claims what is there now, or waits for it while the queue is kept here.
+    async fn wait_here(
+        &self,
+        lease: Lease,
+        wait: Duration,
+        room: Option<Arc<dyn Room>>,
+        (over_limit, abandon): (OverLimit, Abandon),
+    ) -> Result<Waited, EngineError> {
+        let queue = lease.queue;
+        match self.begin_wait(lease, wait, room)? {
             Begun::Claimed(submission, _held) => {
                 let answer = self.committing(queue, submission, abandon).await;
-                self.leased(queue, self.limited(queue, over_limit, answer)).map(Some)
+                self.leased(queue, self.limited(queue, over_limit, answer)).map(Waited::Answer)
             }
-            Begun::Over => self.nothing_came(queue).map(Some),
-            Begun::Waiting(seat) => match self.wait_in(seat).await? {
-                Waited::Answer(leased) => Ok(Some(leased)),
-                Waited::Left(_) => Ok(None),
-            },
+            Begun::Over => self.nothing_came(queue).map(Waited::Answer),
+            // Most find something at once. The room that waiting takes is for those who wait.
+            Begun::Waiting(seat) => Box::pin(self.wait_in(seat)).await,
         }
     }
 

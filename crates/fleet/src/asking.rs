@@ -18,6 +18,8 @@ use kew_peer::{Refusal, Reply, Request};
 const PATIENCE: Duration = Duration::from_secs(8);
 /// The pause before the same node is asked again.
 const ASKS_AGAIN: Duration = Duration::from_millis(25);
+/// The longest pause of a receive that waits: thousands may wait for a shard that is handed over. A new owner ends it.
+const WAITS_AGAIN_MAX: Duration = Duration::from_millis(200);
 
 /// The outcome of a step, or of a lease, of a shard.
 pub(crate) async fn outcome(
@@ -113,6 +115,7 @@ impl Inner {
         let mut until = Instant::now() + PATIENCE;
         let deadline = wait_of(&request).map(|wait| self.time().plus(wait));
         let mut changes = self.places.changes();
+        let mut pause = ASKS_AGAIN;
         loop {
             changes.mark_unchanged();
             let asked = Instant::now();
@@ -135,12 +138,13 @@ impl Inner {
             if is_refused && wait_of(&request).is_some_and(|wait| !wait.is_zero()) {
                 // It may have waited there: the shard had an owner all the while.
                 until += asked.elapsed();
+                pause = (pause * 2).min(WAITS_AGAIN_MAX);
             }
             if Instant::now() >= until {
                 return Err(Refusal::NotTheOwner);
             }
             // Whatever it says, the owner is looked up again.
-            let _changed = tokio::time::timeout(ASKS_AGAIN, changes.changed()).await;
+            let _changed = tokio::time::timeout(pause, changes.changed()).await;
             if let (Request::Lease { wait, .. }, Some(deadline)) = (&mut request, deadline) {
                 *wait = deadline.since(self.time());
             }

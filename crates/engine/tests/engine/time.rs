@@ -200,25 +200,11 @@ async fn on_the_system_clock() -> (Arc<Engine>, Arc<HandStore>, Arc<Runtime>, Ar
 #[tokio::test(start_paused = true)]
 async fn timers_on_the_system_clock_keep_every_instant() {
     let (engine, store, _, _) = on_the_system_clock().await;
-    let create = kew_core::command::CreateQueue {
-        key: crate::bench::key("q"),
-        policy: kew_core::Policy::standard(),
-        documents: Vec::new(),
-    };
-    let queue = engine.create_queue(create).await.expect("the queue is new").id;
+    let queue = new_queue(&engine).await;
     let lease = |now| kew_core::command::Lease::of(queue, 1, now);
     assert_eq!(engine.lease_waiting(lease(engine.now()), seconds(20)).await, Ok(Vec::new()));
     assert_eq!(engine.now(), START.plus(seconds(20)));
-    let mut message = kew_core::NewMessage::text(engine.message_id(), "a");
-    message.delay = Some(seconds(7));
-    engine
-        .send(kew_core::command::Send {
-            queue,
-            messages: vec![message],
-            receipts: kew_core::command::FirstReceipts::Told,
-        })
-        .await
-        .expect("the send is valid");
+    send_delayed(&engine, queue, 7).await;
     let leases =
         engine.lease_waiting(lease(engine.now()), seconds(20)).await.expect("the receive is answered");
     assert_eq!(leases.len(), 1);
@@ -235,12 +221,21 @@ async fn timers_on_the_system_clock_keep_every_instant() {
 
 /// A queue with one message that shows after some seconds.
 async fn queue_with_a_delayed_message(engine: &Engine, delay: u64) -> kew_core::QueueId {
+    let queue = new_queue(engine).await;
+    send_delayed(engine, queue, delay).await;
+    queue
+}
+
+async fn new_queue(engine: &Engine) -> kew_core::QueueId {
     let create = kew_core::command::CreateQueue {
         key: crate::bench::key("q"),
         policy: kew_core::Policy::standard(),
         documents: Vec::new(),
     };
-    let queue = engine.create_queue(create).await.expect("the queue is new").id;
+    engine.create_queue(create).await.expect("the queue is new").id
+}
+
+async fn send_delayed(engine: &Engine, queue: kew_core::QueueId, delay: u64) {
     let mut message = kew_core::NewMessage::text(engine.message_id(), "a");
     message.delay = Some(seconds(delay));
     let send = kew_core::command::Send {
@@ -249,7 +244,6 @@ async fn queue_with_a_delayed_message(engine: &Engine, delay: u64) -> kew_core::
         receipts: kew_core::command::FirstReceipts::Told,
     };
     engine.send(send).await.expect("the send is valid");
-    queue
 }
 
 #[tokio::test(start_paused = true)]

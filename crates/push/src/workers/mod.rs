@@ -98,7 +98,7 @@ impl Workers {
             lives: Mutex::default(),
             changed: watch::Sender::new(0),
             rescheduled: watch::Sender::new(0),
-            heeded: watch::Sender::new(None),
+            clock_knows: watch::Sender::new(None),
         });
         child::remove_left_behind(&shared.settings.runtime);
         for (account, _) in &shared.settings.accounts {
@@ -107,7 +107,7 @@ impl Workers {
             }
         }
         let schedules = tokio::spawn(Arc::clone(&shared).keep_schedules());
-        shared.until_heeded(0).await;
+        shared.until_clock_knows(0).await;
         Ok(Self { shared, handle: Handle::current(), schedules: schedules.abort_handle() })
     }
 

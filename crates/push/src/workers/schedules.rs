@@ -78,16 +78,16 @@ impl Shared {
         worker.known.lock().record.schedules.clone_from(&schedules);
         self.rescheduled.send_modify(|changes| *changes += 1);
         let change = *self.rescheduled.borrow();
-        self.until_heeded(change).await;
+        self.until_clock_knows(change).await;
         Ok(schedules)
     }
 
-    /// Returns when the engine's clock stops at the minutes that this change named: a jump from then on finds them.
-    pub(super) async fn until_heeded(&self, change: u64) {
-        let mut heeded = self.heeded.subscribe();
-        let heeds = heeded.wait_for(|heeded| heeded.is_some_and(|heeded| heeded >= change));
-        // Where Workers end meanwhile nobody heeds it any more.
-        let _in_time = tokio::time::timeout(WAITS_FOR, heeds).await;
+    /// Returns when the clock stops at the minutes of this change: a jump of the clock finds them from then on.
+    pub(super) async fn until_clock_knows(&self, change: u64) {
+        let mut known = self.clock_knows.subscribe();
+        let knows = known.wait_for(|known| known.is_some_and(|known| known >= change));
+        // The task that tells the clock may have ended with the server.
+        let _in_time = tokio::time::timeout(WAITS_FOR, knows).await;
     }
 
     /// Calls what is due, for as long as there are Workers.
@@ -104,7 +104,7 @@ impl Shared {
                 }
             };
             tokio::select! {
-                // In this order: what comes second knows that the engine has heard of the minute.
+                // In this order: when the second is polled, the clock knows the minute of the first.
                 biased;
                 (at, busy) = minute => {
                     let (calls, busy) = (self.due(at), Arc::new(busy));
@@ -115,17 +115,17 @@ impl Shared {
                         drop(busy);
                     });
                 }
-                () = self.heeds(change, &mut last_minute) => {}
+                () = self.tell_clock_knows(change, &mut last_minute) => {}
                 // Its sender lives as long as this.
                 _changed = changes.changed() => {}
             }
         }
     }
 
-    /// Tells that the next minute is waited for; a jump of the clock need not wait here for that any longer.
-    async fn heeds(&self, change: u64, last_minute: &mut Option<Arc<Busy>>) {
+    /// Tells that the clock knows the next minute. A jump that stopped at the last one may go on to it.
+    async fn tell_clock_knows(&self, change: u64, last_minute: &mut Option<Arc<Busy>>) {
         *last_minute = None;
-        self.heeded.send_replace(Some(change));
+        self.clock_knows.send_replace(Some(change));
         std::future::pending::<()>().await;
     }
 

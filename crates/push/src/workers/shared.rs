@@ -36,8 +36,8 @@ pub(super) struct Shared {
     pub(super) changed: watch::Sender<u64>,
     /// How often cron triggers were changed.
     pub(super) rescheduled: watch::Sender<u64>,
-    /// Of these changes the newest that the engine's clock stops by; `None` before it stops by any.
-    pub(super) heeded: watch::Sender<Option<u64>>,
+    /// Of these changes the newest whose minutes the clock stops at; `None` before it stops at any.
+    pub(super) clock_knows: watch::Sender<Option<u64>>,
 }
 
 /// The queues that code which does not run yet is bound to.

@@ -1,3 +1,5 @@
+//! Making, reading and refusing the folders of several shards, also where a making or a copy was cut short.
+
 use super::*;
 use crate::checkpoint::Named;
 use crate::disk::{Found, SimDisk};

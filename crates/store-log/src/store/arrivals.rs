@@ -38,7 +38,7 @@ impl Arrivals {
             Change::Extended(extended) if extended.content.is_some() => {
                 self.at(batch).rewritten.insert((extended.queue, extended.sequence));
             }
-            // What brings no content: a lease rests on nothing of it.
+            // These bring neither a message nor a content. The ledger notes what left a group (`mark_before`).
             Change::Extended(_)
             | Change::Leased(_)
             | Change::Repeated { .. }
