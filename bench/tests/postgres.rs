@@ -34,6 +34,7 @@ fn every_part_on_postgres_stands_in_its_table() {
         "dead rows",
         "over the queue made by hand",
         "| nodes, tens |",
+        "three nodes on two databases over one database",
     ] {
         assert!(text.contains(part), "{part} is missing in\n{text}");
     }

@@ -45,7 +45,7 @@ pub fn run(arguments: &[&str]) -> Done {
         );
         return Ok(());
     }
-    if !valgrind() {
+    if !find_valgrind() {
         println!(
             "\n== guard: MISSING  valgrind, which counts instructions, and it cannot be installed (apt-get install valgrind): hot paths are not guarded"
         );
@@ -143,7 +143,7 @@ impl Expected {
 }
 
 /// Whether there is a valgrind; installed when it is missing and may be.
-fn valgrind() -> bool {
+pub fn find_valgrind() -> bool {
     let there = || quiet(Command::new("valgrind").arg("--version"));
     there()
         || (quiet(Command::new("apt-get").args(["install", "--yes", "--no-install-recommends", "valgrind"]))

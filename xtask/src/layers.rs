@@ -40,7 +40,7 @@ const ROWS: &[CrateRow] = &[
     row("kew-store-log", &["kew-store", "kew-core", "kew-timed"])
         .tests_also(&["kew-testing"])
         .outside(Outside::NoHttp),
-    row("kew-log-pg", &["kew-store-log", "kew-store", "kew-core"])
+    row("kew-log-pg", &["kew-store-log", "kew-store", "kew-core", "kew-timed"])
         .tests_also(&["kew-testing"])
         .outside(Outside::NoHttp),
     row("kew-engine", &["kew-store", "kew-core", "kew-timed"])

@@ -17,6 +17,7 @@ mod output;
 mod programs;
 mod repeat;
 mod run;
+mod stalls;
 mod steps;
 mod tools;
 
@@ -30,7 +31,7 @@ cargo xtask compatibility  write docs/dialects/compatibility.md from the wire te
 cargo xtask layers        compare who imports whom with the table in ARCHITECTURE.md; circles within crates
 cargo xtask lines         lines of prose have at most 120 characters
 cargo xtask counts [ROW]  what makes code hard to read, a row for each crate; every place of one row
-cargo xtask test          check with 2 000 model histories, a crash at every point, 20 kills, all clients
+cargo xtask test          check with 500 model histories, 20 kills, the guard of hot paths, all clients
 cargo xtask test-slow     what is about ten minutes, in real time; functions at the vendor's emulator
 cargo xtask test-long     the full counts, long sets, then the benches
 cargo xtask repeat N [PART…]  every test program N times over, or those with a part in their names

@@ -58,6 +58,13 @@ impl Output {
         }
     }
 
+    /// Shows what was kept in a file.
+    pub fn show_again(path: &Path) {
+        let mut screen = io::stdout().lock();
+        // A screen that was closed changes no result.
+        let _shown = File::open(path).and_then(|mut file| io::copy(&mut file, &mut screen));
+    }
+
     /// The tests that failed, each with the first lines it printed.
     pub fn failures(&self) -> Vec<String> {
         let bytes = std::fs::read(&self.path).unwrap_or_default();

@@ -1,21 +1,42 @@
-//! The test programs of the workspace: built by cargo, run one by one, each with a time limit.
+//! The test programs of the workspace: built by cargo, run four at a time, each with a time limit.
 //!
 //! `cargo test` waits for a program that hangs without end. Here it is killed at its limit, with the programs it has
 //! started, and the others still run.
 
 use crate::output::Output;
 use crate::run::{cargo, shown};
+use crate::stalls::Stalls;
 use crate::{Done, tools};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How often a running program is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Where the output of each program is kept until its next run.
 const FOLDER: &str = "target/tests";
+/// How many programs run beside each other, on two cores too: many wait more than they compute.
+const LANES: usize = 4;
+/// Programs that take longest, the longest first. They begin first, so that none is still at work alone at the end.
+const LONGEST: [&str; 13] = [
+    "kew tests/postgres",
+    "log-pg tests/contract",
+    "store lib",
+    "log-pg tests/simulated",
+    "kew tests/serve",
+    "store-log tests/model",
+    "bench tests/postgres",
+    "store-log tests/tools",
+    "store tests/model",
+    "bench tests/budget",
+    "store-log tests/interleaved",
+    "log-pg tests/model",
+    "peer lib",
+];
 
 /// One program with the tests of a library, a binary or a file of `tests/`.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,7 +49,7 @@ pub struct Program {
 }
 
 /// Programs that start a PostgreSQL, by the beginnings of their names.
-const ON_POSTGRES: [&str; 3] = ["log-pg tests/", "kew tests/postgres", "bench tests/postgres"];
+const ON_POSTGRES: [&str; 4] = ["log-pg lib", "log-pg tests/", "kew tests/postgres", "bench tests/postgres"];
 
 /// Builds every test program of the workspace, and names those that can run here: without a PostgreSQL some cannot.
 pub fn build() -> Result<Vec<Program>, String> {
@@ -44,6 +65,9 @@ pub fn build() -> Result<Vec<Program>, String> {
     let mut programs: Vec<Program> =
         String::from_utf8_lossy(&output.stdout).lines().filter_map(program).collect();
     programs.sort();
+    programs.sort_by_key(|program| {
+        LONGEST.iter().position(|name| program.name == *name).unwrap_or(LONGEST.len())
+    });
     if !tools::has_postgres() {
         let (left_out, can_run) = programs.into_iter().partition(needs_postgres);
         programs = can_run;
@@ -57,21 +81,46 @@ fn needs_postgres(program: &Program) -> bool {
     ON_POSTGRES.iter().any(|beginning| program.name.starts_with(beginning))
 }
 
-/// Builds every test program and runs each once, with its output shown. One that fails does not end the run.
-pub fn run_all(variables: &BTreeMap<String, String>, limit: Duration) -> Done {
-    let mut failed = Vec::new();
-    let mut took = Vec::new();
-    for program in build()? {
-        println!("\n-- {}", program.name);
-        let begun = Instant::now();
-        let output = Output::shown(&Path::new(FOLDER).join(format!("{}.log", program.file_name())));
-        failed.extend(output.and_then(|output| program.run(variables, limit, output)).err());
-        took.push((begun.elapsed(), program.name));
-    }
+/// Runs each program once. The output of one is shown when it has ended. One that fails does not end the run.
+pub fn run_all(programs: &[Program], variables: &BTreeMap<String, String>, limit: Duration) -> Done {
+    let ended = Mutex::new((Vec::new(), Vec::new()));
+    let stalls = Stalls::default();
+    let run = || {
+        side_by_side(LANES, programs, |program| {
+            let begun = Instant::now();
+            println!("-- {} begins", program.name);
+            let path = Path::new(FOLDER).join(format!("{}.log", program.file_name()));
+            let output = Output::kept(&path);
+            let was_kept = output.is_ok();
+            let result = output.and_then(|output| program.run(variables, limit, output));
+            let took = begun.elapsed();
+            // One at a time shows its output.
+            let mut ended = ended.lock().unwrap_or_else(PoisonError::into_inner);
+            println!("\n-- {}", program.name);
+            if was_kept {
+                Output::show_again(&path);
+            }
+            ended.0.extend(result.err().map(|error| error + &stalls.since(begun)));
+            ended.1.push((took, &program.name));
+        });
+    };
+    stalls.during(run);
+    let (failed, mut took) = ended.into_inner().unwrap_or_else(PoisonError::into_inner);
     took.sort_by(|one, other| other.cmp(one));
     println!("\n-- the ten programs that took longest, of {}", took.len());
     took.iter().take(10).for_each(|(took, name)| println!("{:>12}  {name}", shown(*took)));
     if failed.is_empty() { Ok(()) } else { Err(format!("\n  {}", failed.join("\n  "))) }
+}
+
+/// Does the jobs in their order, this number at a time.
+pub fn side_by_side<'a, T: Sync>(lanes: usize, jobs: &'a [T], job: impl Fn(&'a T) + Sync) {
+    let next = AtomicUsize::new(0);
+    let lane = || {
+        while let Some(one) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+            job(one);
+        }
+    };
+    std::thread::scope(|scope| (0..lanes).for_each(|_| drop(scope.spawn(lane))));
 }
 
 /// The test program that a line of cargo's messages names, if it names one.
@@ -202,11 +251,23 @@ mod tests {
     }
 
     #[test]
+    fn programs_that_begin_first_are_those_of_a_folder() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        for name in LONGEST {
+            let (package, target) = name.split_once(' ').expect("a package and a target");
+            let folder =
+                if package == "bench" { root.join(package) } else { root.join("crates").join(package) };
+            let target = folder.join(if target == "lib" { "src/lib" } else { target });
+            assert!(target.is_dir() || target.with_extension("rs").is_file(), "{name}");
+        }
+    }
+
+    #[test]
     fn program_that_hangs_is_killed_at_its_limit_with_those_it_started() {
         let file = std::env::temp_dir().join(format!("kew-hangs-{}", std::process::id()));
         let script = format!("sleep 600 & echo $! > {}; wait", file.display());
         let begun = Instant::now();
-        let ended = within(Command::new("sh").args(["-c", &script]), Duration::from_millis(500), || ());
+        let ended = within(Command::new("sh").args(["-c", &script]), Duration::from_secs(5), || ());
         assert_eq!(ended, Ok(None));
         assert!(begun.elapsed() < Duration::from_secs(60));
         let started = std::fs::read_to_string(&file).expect("the script wrote a process number");

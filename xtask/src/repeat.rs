@@ -10,7 +10,6 @@ use crate::run::shown;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -36,27 +35,21 @@ pub fn command(words: &[&str]) -> Done {
 fn repeat(all: &[Program], times: usize) -> Done {
     let lanes = std::thread::available_parallelism().map_or(2, |cores| cores.get() * 2);
     println!("\n== {} test programs, {times} times each, {lanes} at once", all.len());
-    let (begun, next, failures) = (Instant::now(), AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let (begun, failures) = (Instant::now(), Mutex::new(Vec::new()));
     let start = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let lane = || {
-        loop {
-            let number = next.fetch_add(1, Ordering::Relaxed);
-            let (round, program) = (number / all.len(), &all[number % all.len()]);
-            if round >= times {
-                return;
-            }
-            // Far enough apart that no two rounds share a seed.
-            let seeds_after = start * 1_000_000 + round as u64 * 10_000;
-            if let Err(reason) = once(program, round, seeds_after) {
-                println!("  FAILED  {reason}");
-                failures.lock().unwrap_or_else(PoisonError::into_inner).push(reason);
-            }
-            if number % all.len() == all.len() - 1 {
-                println!("  round {} of {times}, {}", round + 1, shown(begun.elapsed()));
-            }
+    let runs: Vec<usize> = (0..times * all.len()).collect();
+    programs::side_by_side(lanes, &runs, |number| {
+        let (round, program) = (number / all.len(), &all[number % all.len()]);
+        // Far enough apart that no two rounds share a seed.
+        let seeds_after = start * 1_000_000 + round as u64 * 10_000;
+        if let Err(reason) = once(program, round, seeds_after) {
+            println!("  FAILED  {reason}");
+            failures.lock().unwrap_or_else(PoisonError::into_inner).push(reason);
         }
-    };
-    std::thread::scope(|scope| (0..lanes).for_each(|_| drop(scope.spawn(lane))));
+        if number % all.len() == all.len() - 1 {
+            println!("  round {} of {times}, {}", round + 1, shown(begun.elapsed()));
+        }
+    });
     let failures = failures.into_inner().unwrap_or_else(PoisonError::into_inner);
     println!("repeat: {} runs, {} failed", all.len() * times, failures.len());
     if failures.is_empty() { Ok(()) } else { Err(failures.join("\n")) }

@@ -4,7 +4,11 @@
 use crate::Done;
 use std::env;
 use std::process::{Command, Stdio};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
+
+/// What a step is called, and what it does.
+pub type Work<'a> = (&'static str, Box<dyn FnOnce() -> Done + Send + 'a>);
 
 /// The steps that were run so far.
 pub struct Run {
@@ -26,11 +30,24 @@ impl Run {
 
     /// Runs one step and notes how long it took and whether it failed.
     pub fn step(&mut self, name: &'static str, step: impl FnOnce() -> Done) {
-        let begun = Instant::now();
-        let result = step();
-        let step = Step { name, took: begun.elapsed(), result };
-        println!("{}", step.line());
-        self.steps.push(step);
+        self.steps.push(Step::run(name, step));
+    }
+
+    /// Runs lanes of steps beside each other, the steps of a lane one after the other. They are noted as they end.
+    pub fn lanes(&mut self, lanes: Vec<Vec<Work<'_>>>) {
+        let (ended, steps) = mpsc::channel();
+        std::thread::scope(|scope| {
+            for lane in lanes {
+                let ended = ended.clone();
+                scope.spawn(move || {
+                    for (name, work) in lane {
+                        ended.send(Step::run(name, work)).expect("the run outlives its lanes");
+                    }
+                });
+            }
+        });
+        drop(ended);
+        self.steps.extend(steps);
     }
 
     /// Prints every step with its time. Fails with the names of the steps that failed.
@@ -45,6 +62,14 @@ impl Run {
 }
 
 impl Step {
+    fn run(name: &'static str, work: impl FnOnce() -> Done) -> Self {
+        let begun = Instant::now();
+        let result = work();
+        let step = Self { name, took: begun.elapsed(), result };
+        println!("{}", step.line());
+        step
+    }
+
     fn line(&self) -> String {
         match &self.result {
             Ok(()) => format!("  passed  {:>9}  {}", shown(self.took), self.name),
@@ -89,6 +114,28 @@ mod tests {
         assert_eq!(ran, 1);
         assert_eq!(run.steps[0].line(), "  FAILED        0 s  one: a reason");
         assert_eq!(run.conclude(), Err("failed: one".to_owned()));
+    }
+
+    #[test]
+    fn lanes_run_beside_each_other_and_each_in_its_order() {
+        let (mut run, meet) = (Run::begin(), std::sync::Barrier::new(2));
+        let work = |name, result: Done| -> Work<'_> {
+            let meet = &meet;
+            (
+                name,
+                Box::new(move || {
+                    meet.wait();
+                    result
+                }),
+            )
+        };
+        run.lanes(vec![
+            vec![work("one", Ok(())), work("two", Err("a reason".to_owned()))],
+            vec![work("three", Ok(())), work("four", Ok(()))],
+        ]);
+        let place = |name| run.steps.iter().position(|step| step.name == name).expect("every step is noted");
+        assert!(place("one") < place("two") && place("three") < place("four"));
+        assert_eq!(run.conclude(), Err("failed: two".to_owned()));
     }
 
     #[test]

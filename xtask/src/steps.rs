@@ -5,19 +5,20 @@
 //! variables that the tests read (docs/testing.md). A variable that is already set wins, so one run can be made smaller
 //! or larger.
 
-use crate::run::{Run, cargo, step};
+use crate::run::{Run, Work, cargo, step};
 use crate::{Done, circles, compatibility, console, e2e, guard, layers, lines, programs, repeat, tools};
+use std::collections::BTreeMap;
 use std::env;
 use std::process::{Command, Stdio};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 type Counts = &'static [(&'static str, &'static str)];
 
 const CHECK: Counts = &[("KEW_MODEL_HISTORIES", "200")];
 const TEST: Counts = &[
-    ("KEW_MODEL_HISTORIES", "2000"),
-    ("KEW_CRASH", "every"),
-    ("KEW_INTERLEAVED", "500"),
+    ("KEW_MODEL_HISTORIES", "500"),
+    ("KEW_INTERLEAVED", "250"),
     ("KEW_KILLS", "20"),
     ("KEW_UNREAD", "1000"),
     ("KEW_PIPELINED", "20000"),
@@ -41,7 +42,7 @@ const ON_NODES: &[&str] = &["boto3", "azure-python", "cloudflare-typescript", "d
 /// Cases that are made up for each operation of the admin API in a long run.
 const FUZZED_CASES: &str = "300";
 
-/// How long one test program may take; the longest takes four minutes on two cores.
+/// How long one test program may take; the longest takes seven minutes on two cores.
 const LIMIT: Duration = Duration::from_secs(20 * 60);
 const LONG_LIMIT: Duration = Duration::from_secs(12 * 3_600);
 
@@ -49,7 +50,7 @@ const LONG_LIMIT: Duration = Duration::from_secs(12 * 3_600);
 pub fn check() -> Done {
     let mut run = Run::begin();
     house(&mut run);
-    tests(&mut run, CHECK, false, LIMIT);
+    tests(&mut run, CHECK, Needed::default(), LIMIT, None);
     run.conclude()
 }
 
@@ -77,27 +78,37 @@ pub fn test_long() -> Done {
 
 /// All tests and clients; those named, or all, play over PostgreSQL too, and over three nodes on it.
 fn everything(run: &mut Run, counts: Counts, limit: Duration, [on_postgres, on_nodes]: [&[&str]; 2]) {
-    let browser = tools::browser();
+    // Where one is missing its tests are left out, and this says so.
+    let needed = Needed { curl: tools::curl(), browser: tools::browser() };
     let has_postgres = tools::postgres();
     let has_nginx = tools::nginx();
     let has_promtool = tools::promtool();
+    guard::find_valgrind();
+    // Builds wait for no network, and installations for little else. The system installs one package at a time, so
+    // nothing else may install before these have ended.
+    let packages = thread::spawn(e2e::install_packages);
     house(run);
-    tests(run, counts, browser, limit);
+    tests(run, counts, needed, limit, Some(packages));
     run.step("wire tests over the embedded store", wire_tests_over_the_log);
-    run.step("guard of hot paths", || guard::run(&[]));
     if has_promtool {
         run.step("alert rules", alert_rules);
     }
-    run.step("the vendors' clients", || e2e::run(&[]));
-    run.step("console in a browser", || console::run(&[]));
+    run.step("the program for clients", || e2e::build(has_postgres).map(drop));
+    // Clients wait often, and leave the cores to the guard, which counts instructions and no time.
+    let mut clients: Vec<Work<'_>> = vec![("the vendors' clients", Box::new(|| e2e::run(&[])))];
     if has_postgres {
-        run.step("clients over PostgreSQL", || e2e::run(&[&["--store", "postgres"], on_postgres].concat()));
+        let words = [&["--store", "postgres"], on_postgres].concat();
+        clients.push(("clients over PostgreSQL", Box::new(move || e2e::run(&words))));
     }
     if has_postgres && has_nginx {
         let words = [&["--store", "postgres", "--nodes", "3"], on_nodes].concat();
-        run.step("clients over three nodes", || e2e::run(&words));
+        clients.push(("clients over three nodes", Box::new(move || e2e::run(&words))));
     }
-    run.step("Workers in the real runtime", || workers_in_the_real_runtime(counts));
+    let others: Vec<Work<'_>> = vec![
+        ("guard of hot paths", Box::new(|| guard::run(&[]))),
+        ("console in a browser", Box::new(|| console::run(&[]))),
+    ];
+    run.lanes(vec![clients, others]);
 }
 
 /// Checks the alert rules, and that each fires when it should and only then.
@@ -188,51 +199,66 @@ fn house(run: &mut Run) {
     });
 }
 
-/// Examples in documents come first, so that a run ends with the tests themselves. With a browser, none of its tests
-/// may be left out.
-fn tests(run: &mut Run, counts: Counts, browser: bool, limit: Duration) {
+/// Programs that are here: none of the tests that need one may be left out.
+#[derive(Clone, Copy, Default)]
+struct Needed {
+    curl: bool,
+    browser: bool,
+}
+
+/// All is built at once, so that no core waits for the end of a smaller build before; the examples in documents need
+/// nothing more. The tests wait for the packages that are being installed: the runtime of Workers is one.
+fn tests(run: &mut Run, counts: Counts, needed: Needed, limit: Duration, packages: Option<JoinHandle<()>>) {
+    let mut programs = Err("the tests were not built".to_owned());
+    run.step("build of the tests", || {
+        programs = programs::build();
+        programs.as_ref().map(drop).map_err(Clone::clone)
+    });
     run.step("examples in documents", || {
         step("examples in documents", &mut cargo(&["test", "--workspace", "--doc", "--quiet"]))
     });
+    let mut variables: BTreeMap<String, String> =
+        counts.iter().map(|&(name, value)| (name.to_owned(), chosen(name, value))).collect();
+    let shown: Vec<String> = variables.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let mut need = |name: &str| variables.insert(name.to_owned(), "1".to_owned());
+    if needed.browser {
+        need("KEW_CHROMIUM_NEEDED");
+    }
+    if needed.curl {
+        need("KEW_CURL_NEEDED");
+    }
+    if let Some(packages) = packages {
+        run.step("packages of the clients", || {
+            packages.join().map_err(|_| "their installation panicked".to_owned())
+        });
+        variables.extend(runtime_of_workers());
+    }
     run.step("tests", || {
-        let counts: Vec<(&str, String)> =
-            counts.iter().map(|&(name, value)| (name, chosen(name, value))).collect();
-        let shown: Vec<String> = counts.iter().map(|(name, value)| format!("{name}={value}")).collect();
         println!("\n== tests with {}", shown.join(" "));
-        let browser = browser.then(|| ("KEW_CHROMIUM_NEEDED", "1".to_owned()));
-        let variables = counts.into_iter().chain(browser).map(|(name, value)| (name.to_owned(), value));
-        programs::run_all(&variables.collect(), limit)
+        programs::run_all(&programs?, &variables, limit)
     });
 }
 
-/// The front-ends' wire tests once more: what they show over the in-memory store must hold over the embedded one.
-///
-/// Here and below it is `--workspace`: with `--package` the dependencies have other features, and dozens of crates that
-/// the step before has built would be built again.
-fn wire_tests_over_the_log() -> Done {
-    let mut command = cargo(&["test", "--workspace", "--test", "wire", "--no-fail-fast"]);
-    programs::tests_of("wire tests over the embedded store", command.env("KEW_TEST_STORE", "log"), LONG_LIMIT)
-}
-
-/// Tests that need the runtime's program, which comes with the packages of the vendor's command line. Here none of them
-/// may be left out.
-fn workers_in_the_real_runtime(counts: Counts) -> Done {
+/// Has the tests of Workers run in the real runtime, which comes with the packages of the vendor's command line: then
+/// none of them may be left out.
+fn runtime_of_workers() -> Vec<(String, String)> {
     let Some(program) = e2e::workerd() else {
         println!(
             "\n== Workers: MISSING  the program workerd (npm brings it): tests in the real runtime are left out"
         );
-        return Ok(());
+        return Vec::new();
     };
-    for (test, names) in
-        [("push", &["workers"][..]), ("serve", &["worker", "dev", "push_attempts"]), ("bench", &["worker"])]
-    {
-        let mut command = cargo(&["test", "--workspace", "--test", test, "--no-fail-fast", "--"]);
-        command.args(names).envs(counts.iter().map(|&(name, value)| (name, chosen(name, value))));
-        command.env("KEW_WORKERD", &program).env("KEW_WORKERD_NEEDED", "1");
-        let name = format!("Workers of the tests {test} in the real runtime");
-        programs::tests_of(&name, &mut command, LONG_LIMIT)?;
-    }
-    Ok(())
+    let program = program.display().to_string();
+    vec![("KEW_WORKERD".to_owned(), program), ("KEW_WORKERD_NEEDED".to_owned(), "1".to_owned())]
+}
+
+/// The front-ends' wire tests once more: what they show over the in-memory store must hold over the embedded one.
+///
+/// It is `--workspace`: with `--package` the dependencies have other features, and dozens of crates that
+/// the step before has built would be built again.
+fn wire_tests_over_the_log() -> Done {
+    let mut command = cargo(&["test", "--workspace", "--test", "wire", "--no-fail-fast"]);
+    programs::tests_of("wire tests over the embedded store", command.env("KEW_TEST_STORE", "log"), LONG_LIMIT)
 }
 
 fn chosen(name: &str, value: &str) -> String {

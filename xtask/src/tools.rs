@@ -51,6 +51,18 @@ pub fn report() -> Done {
     }
 }
 
+const CURL: Tool = Tool {
+    name: "curl",
+    version: &["sh", "-c", "command -v curl >/dev/null && curl --version | head -n 1"],
+    purpose: "plays the commands of documents, and is a client",
+    origin: "apt-get install curl",
+};
+
+/// Whether there is curl; where packages may be installed it is installed.
+pub fn curl() -> bool {
+    CURL.found_or_installed("curl")
+}
+
 const BROWSER: Tool = Tool {
     name: "chromium",
     version: &["chromium", "--version"],

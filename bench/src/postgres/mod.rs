@@ -1,9 +1,10 @@
 //! `make bench ARGS=postgres`: Kew on PostgreSQL beside a queue made by hand on the same database, and beside Kew on a
 //! directory; `make bench ARGS=postgres-open`: how long a new owner takes to open a large store.
 //!
-//! One PostgreSQL is started for a run. [`against`] alternates short rounds of the three, [`held`] watches sizes while
-//! a transaction is held open, [`nodes`] compares one node with three, [`open`] fills a store and kills its owner.
-//! Bounds on CPU, sizes and counts decide the exit code; rates and wall times are shown and not judged.
+//! Each part starts PostgreSQL servers of its own. [`against`] alternates short rounds of the three, [`held`] watches
+//! sizes while a transaction is held open, [`nodes`] compares one node with three and one database with two, [`open`]
+//! fills a store and kills its owner. Bounds on CPU, sizes and counts decide the exit code; rates and wall times are
+//! shown and not judged.
 
 mod against;
 mod by_hand;

@@ -1,11 +1,13 @@
-//! One node, then three, on one PostgreSQL, beside a queue made by hand: what a message costs each part.
+//! One node, three, and three on a store in two databases, beside a queue made by hand: what a message costs each part.
 //!
-//! All run on one machine, so that three nodes are not three times as fast. What carries over to machines of their own
-//! is what each part takes for a message: Kew where the queue is its own, Kew where two of three requests are carried
-//! to another node, PostgreSQL, and the bytes that a standby has to be sent.
+//! All run on one machine, so that three nodes are not three times as fast, nor two databases twice. What carries over
+//! to machines of their own is what each part takes for a message: Kew where the queue is its own, Kew where two of
+//! three requests are carried to another node, PostgreSQL, and the bytes that a standby has to be sent.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -25,12 +27,12 @@ const KINDS: [(&str, &str, usize); 2] = [("singles", "cycle", 1), ("tens", "batc
 const RATE_TIMES: f64 = 6.0;
 /// Kew's CPU for a message where others carry requests to its owner, over that of one node.
 const CARRIED_TIMES: f64 = 2.2;
+/// The shards of a store.
+const SHARDS: usize = 16;
 /// The shards are spread over the nodes within this time.
 const SPREAD_WITHIN: Duration = Duration::from_secs(60);
-/// Nodes, and the difference between the most and the fewest shards of one.
-const SPREAD: &str = "
-    SELECT count(*) || ' ' || max(shards) - min(shards)
-    FROM (SELECT count(*) AS shards FROM kew_shard WHERE node <> '' GROUP BY node) AS of_nodes";
+/// The owner of each shard that a database has.
+const OWNERS: &str = "SELECT node FROM kew_shard WHERE node <> ''";
 
 /// What the rounds came to, one figure for each.
 #[derive(Default)]
@@ -43,29 +45,66 @@ struct Figures {
     logged: Vec<f64>,
 }
 
-/// Nodes on a store of their own.
-struct Fleet {
+/// Nodes on a store of their own, in a database of each of these servers.
+struct Fleet<'a> {
     nodes: Vec<Server>,
+    servers: &'a [Database],
 }
 
-impl Fleet {
-    fn start(plan: &Plan, database: &Database, nodes: usize, dir: &Path) -> Result<Self, Fault> {
-        let url = database.another()?;
-        let mut fleet = Self { nodes: Vec::new() };
+impl<'a> Fleet<'a> {
+    fn start(plan: &Plan, servers: &'a [Database], nodes: usize, dir: &Path) -> Result<Self, Fault> {
+        let urls: Vec<String> = servers.iter().map(Database::another).collect::<Result<_, _>>()?;
+        let mut create = Command::new(&plan.kew);
+        create.args(["store", "create", "--shards", &SHARDS.to_string(), "--databases"]).args(&urls);
+        let created = create.stdin(Stdio::null()).output()?;
+        if !created.status.success() {
+            return Err(format!("no store: {}", String::from_utf8_lossy(&created.stderr)).into());
+        }
+        let first = urls.first().ok_or("a store needs a database")?;
+        let mut fleet = Self { nodes: Vec::new(), servers };
         for node in 0..nodes {
             let name = format!("node-{node}");
             let flags = ["--node", &name, "--peer", "127.0.0.1:0"];
-            let dir = dir.join(format!("{name}-of-{nodes}"));
-            fleet.nodes.push(Server::start_on(&plan.kew, OsStr::new(&url), &dir, &flags, &[])?);
+            let dir = dir.join(format!("{name}-of-{nodes}-on-{}", servers.len()));
+            fleet.nodes.push(Server::start_on(&plan.kew, OsStr::new(first), &dir, &flags, &[])?);
         }
-        let (begun, wanted) = (Instant::now(), [format!("{nodes} 0"), format!("{nodes} 1")]);
-        while !wanted.contains(&database.ask_in(&url, SPREAD)?) {
+        let begun = Instant::now();
+        while !fleet.is_spread(&urls)? {
             if begun.elapsed() > SPREAD_WITHIN {
                 return Err(format!("the shards are not spread over {nodes} nodes").into());
             }
             thread::sleep(Duration::from_millis(100));
         }
         Ok(fleet)
+    }
+
+    /// Whether all shards have owners, and each node as many as another, or one more.
+    fn is_spread(&self, urls: &[String]) -> Result<bool, Fault> {
+        let mut shards: BTreeMap<String, usize> = BTreeMap::new();
+        for (server, url) in self.servers.iter().zip(urls) {
+            for node in server.ask_in(url, OWNERS)?.lines() {
+                *shards.entry(node.to_owned()).or_default() += 1;
+            }
+        }
+        let counts: Vec<usize> = shards.into_values().collect();
+        let difference = counts.iter().max().zip(counts.iter().min()).map(|(most, fewest)| most - fewest);
+        let is_whole = counts.iter().sum::<usize>() == SHARDS && counts.len() == self.nodes.len();
+        Ok(is_whole && difference <= Some(1))
+    }
+
+    /// CPU of all databases so far.
+    fn database_cpu(&self) -> Result<Vec<Duration>, Fault> {
+        self.servers.iter().map(Database::cpu).collect()
+    }
+
+    /// What all of them took since then.
+    fn database_cpu_since(&self, before: &[Duration]) -> Result<Duration, Fault> {
+        self.servers.iter().zip(before).map(|(server, before)| server.cpu_since(*before)).sum()
+    }
+
+    /// Bytes of all logs so far.
+    fn logged(&self) -> Result<u64, Fault> {
+        self.servers.iter().map(Database::logged).sum()
     }
 
     fn cpu(&self) -> Duration {
@@ -99,47 +138,52 @@ impl Fleet {
     }
 }
 
-/// All rounds of one node, three nodes and the queue made by hand, in turn.
+/// All rounds of the three fleets and the queue made by hand, in turn, each on servers of its own.
 pub fn measure(plan: &Plan, dir: &Path) -> Result<Vec<Row>, Fault> {
-    let database = &Database::start()?;
+    let (server_of_one, server_of_three) = ([Database::start()?], [Database::start()?]);
+    let two_servers = [Database::start()?, Database::start()?];
+    let database = Database::start()?;
     by_hand::make(&database.url)?;
     let loads = &Loads { kew: plan.kew.clone(), rounds: 1, seconds: plan.length.as_secs() };
-    let fleets = [Fleet::start(plan, database, 1, dir)?, Fleet::start(plan, database, 3, dir)?];
+    let fleets = [
+        Fleet::start(plan, &server_of_one, 1, dir)?,
+        Fleet::start(plan, &server_of_three, 3, dir)?,
+        Fleet::start(plan, &two_servers, 3, dir)?,
+    ];
     let mut rows = Vec::new();
     for (name, scenario, batch) in KINDS {
-        let (mut one, mut three, mut hand) = (Figures::default(), Figures::default(), Vec::new());
+        let (mut figures, mut hand) = (<[Figures; 3]>::default(), Vec::new());
         for round in 0..plan.rounds {
             eprintln!("nodes, {name}, round {} of {} …", round + 1, plan.rounds);
-            for (fleet, figures) in fleets.iter().zip([&mut one, &mut three]) {
-                round_of(plan, database, loads, fleet, scenario, figures)?;
+            for (fleet, figures) in fleets.iter().zip(&mut figures) {
+                round_of(plan, loads, fleet, scenario, figures)?;
             }
             let by_hand = by_hand::round(&database.url, plan.connections, batch, plan.length)?;
             hand.push(by_hand.messages as f64 / by_hand.elapsed.as_secs_f64());
         }
-        rows.extend(rows_of(name, &one, &three, &hand));
+        rows.extend(rows_of(name, &figures, &hand));
     }
     Ok(rows)
 }
 
 fn round_of(
     plan: &Plan,
-    database: &Database,
     loads: &Loads,
-    fleet: &Fleet,
+    fleet: &Fleet<'_>,
     scenario: &str,
     figures: &mut Figures,
 ) -> Result<(), Fault> {
-    let (database_cpu, kew_cpu, logged) = (database.cpu()?, fleet.cpu(), database.logged()?);
+    let (database_cpu, kew_cpu, logged) = (fleet.database_cpu()?, fleet.cpu(), fleet.logged()?);
     let connections = (plan.connections / LOADS).max(1).to_string();
     let (messages, rate) = fleet.load(loads, &["--scenario", scenario, "--connections", &connections])?;
     figures.rate.push(rate);
-    figures.database_cpu.push(database.cpu_since(database_cpu)?.as_secs_f64() * 1e6 / messages);
+    figures.database_cpu.push(fleet.database_cpu_since(&database_cpu)?.as_secs_f64() * 1e6 / messages);
     figures.kew_cpu.push((fleet.cpu() - kew_cpu).as_secs_f64() * 1e6 / messages);
-    figures.logged.push((database.logged()? - logged) as f64 / messages);
+    figures.logged.push((fleet.logged()? - logged) as f64 / messages);
     Ok(())
 }
 
-fn rows_of(kind: &str, one: &Figures, three: &Figures, hand: &[f64]) -> Vec<Row> {
+fn rows_of(kind: &str, [one, three, two_databases]: &[Figures; 3], hand: &[f64]) -> Vec<Row> {
     let name = &format!("nodes, {kind}");
     let micros = |figures: &[f64]| format!("{:.1} µs ({})", median(figures.to_vec()), spread(figures));
     let rate = |rates: &[f64]| count(median(rates.to_vec()) as u64);
@@ -167,6 +211,27 @@ fn rows_of(kind: &str, one: &Figures, three: &Figures, hand: &[f64]) -> Vec<Row>
             name,
             "bytes of PostgreSQL's log for a message, three nodes",
             count(median(three.logged.clone()) as u64),
+        ),
+        shown(
+            name,
+            "messages a second, three nodes on two databases over one database",
+            format!(
+                "{:.2}× ({} and {})",
+                over(&two_databases.rate, &three.rate),
+                rate(&two_databases.rate),
+                rate(&three.rate)
+            ),
+        ),
+        shown(name, "CPU of Kew for a message, two databases", micros(&two_databases.kew_cpu)),
+        shown(
+            name,
+            "CPU of both PostgreSQL servers for a message, two databases",
+            micros(&two_databases.database_cpu),
+        ),
+        shown(
+            name,
+            "bytes of both PostgreSQL servers' logs for a message, two databases",
+            count(median(two_databases.logged.clone()) as u64),
         ),
     ]
 }

@@ -9,7 +9,8 @@ const USAGE: &str = "\
 usage: kew-bench postgres      [parts…] [--rounds N] [--seconds N] [--connections N] [--kew FILE] [--dir PATH] [--out FILE]
        kew-bench postgres-open [--size N] [--kew FILE] [--dir PATH] [--out FILE]
 
-  parts          singles, tens, held (a transaction held open), nodes (one and three); all when none is named
+  parts          singles, tens, held (a transaction held open), nodes (one, three, and three on two databases);
+                 all when none is named
   --rounds       alternating rounds behind each median (default 5)
   --seconds      length of a round (default 5); the part held takes twelve times as long
   --connections  of the clients (default 64)

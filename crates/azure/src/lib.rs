@@ -22,6 +22,7 @@ mod subject;
 mod target;
 mod version;
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -148,14 +149,17 @@ impl Azure {
         Self { engine, settings, leaving }
     }
 
-    /// Once more, when other nodes have said what they keep; the error if that takes too long.
-    async fn perform_when_known(
-        &self,
-        request: &Request,
-        known: &mut Option<Operation>,
+    /// Once more, when other nodes have said what they keep; the error if that takes too long. In a box that hides its
+    /// type, or each program would hold the operations twice.
+    fn perform_when_known<'a>(
+        &'a self,
+        request: &'a Request,
+        known: &'a mut Option<Operation>,
         error: WireError,
-    ) -> Result<Reply, WireError> {
-        if self.engine.until_all_known().await { self.perform(request, known).await } else { Err(error) }
+    ) -> Performing<'a> {
+        Box::pin(async move {
+            if self.engine.until_all_known().await { self.perform(request, known).await } else { Err(error) }
+        })
     }
 
     /// Notes what is asked for, as soon as that is known.
@@ -214,13 +218,14 @@ impl Azure {
     }
 }
 
+/// A step that is under way.
+type Performing<'a> = Pin<Box<dyn Future<Output = Result<Reply, WireError>> + Send + 'a>>;
+
 impl Handler for Azure {
     async fn answer(&self, request: &Request) -> Reply {
         let mut known = None;
         let result = match self.perform(request, &mut known).await {
-            Err(error) if error.is_unknown() => {
-                Box::pin(self.perform_when_known(request, &mut known, error)).await
-            }
+            Err(error) if error.is_unknown() => self.perform_when_known(request, &mut known, error).await,
             done => done,
         };
         Reply { operation: known.map(Operation::name), ..self.finish(request, result).await }
@@ -312,12 +317,21 @@ impl Context<'_> {
 
     /// The queue, if there is one; refused while one of its name is on its way out.
     fn queue_if_any(&self) -> Result<Option<Arc<Queue>>, WireError> {
+        Ok(self.engine.find(self.free_name()?)?)
+    }
+
+    /// The same as far as queues are known: for one that is made otherwise, which tells whether it is there.
+    fn queue_if_known(&self) -> Result<Option<Arc<Queue>>, WireError> {
+        Ok(self.engine.queue(self.free_name()?))
+    }
+
+    /// The queue's name, unless one of it is on its way out.
+    fn free_name(&self) -> Result<QueueName<'_>, WireError> {
         let name = self.queue_name()?;
         if self.leaving.holds(self.account.id, name, self.now()) {
             return Err(Code::QueueBeingDeleted.into());
         }
-        let name = QueueName { account: self.account.id, region: &self.settings.region, name };
-        Ok(self.engine.find(name)?)
+        Ok(QueueName { account: self.account.id, region: &self.settings.region, name })
     }
 
     /// The id of the message that is asked about.

@@ -114,7 +114,7 @@ impl Cloudflare {
                 match ops::perform(&cx).await {
                     // Once more, when other nodes have said what they keep.
                     Err(error) if error.is_unknown() && self.engine.until_all_known().await => {
-                        Box::pin(ops::perform(&cx)).await
+                        ops::perform_again(&cx).await
                     }
                     done => done,
                 }
@@ -160,8 +160,7 @@ impl Handler for Cloudflare {
             return binding::answer(self, request).await;
         }
         if scripts::is_meant(request.uri.path()) {
-            // In a box of its own: there must be room for the largest answer wherever there is one for any.
-            return Box::pin(scripts::answer(self, request)).await;
+            return scripts::answer(self, request).await;
         }
         self.perform(request).await
     }

@@ -9,7 +9,7 @@ use kew_core::{QueueId, Timestamp};
 /// An answer of another node, on its way. `None` where it does not come in time.
 pub type Seen = Pin<Box<dyn Future<Output = Option<String>> + Send>>;
 
-/// Whether a hand-over has begun, on its way; or why not.
+/// Whether a hand-over or a move has begun, on its way; or why not.
 pub type Begun = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
 
 /// A fleet of nodes that serve one store.
@@ -28,6 +28,9 @@ pub trait Fleet: Send + Sync {
 
     /// Has the owner of a shard hand it over to a node, by its id.
     fn hand_over(&self, shard: u64, to: &str) -> Begun;
+
+    /// Has the owner of a shard move it to a database, by its number from 1; one that lies there stays there.
+    fn move_shard(&self, shard: u64, database: u64) -> Begun;
 }
 
 /// Nodes and shards at one moment.
@@ -35,6 +38,8 @@ pub trait Fleet: Send + Sync {
 pub struct FleetNow {
     /// The id of the node that answers.
     pub me: String,
+    /// How many databases the store lies in.
+    pub databases: u64,
     /// Nodes that live.
     pub nodes: Vec<FleetNode>,
     /// All shards, in order.
@@ -61,6 +66,10 @@ pub struct FleetNode {
 pub struct FleetShard {
     /// Its number.
     pub shard: u64,
+    /// The number of the database that it lies in, from 1.
+    pub database: u64,
+    /// The number of the database that it is being moved to.
+    pub moving_to: Option<u64>,
     /// Raised by every owner.
     pub epoch: u64,
     /// The id of the node that owns it, if that lives.

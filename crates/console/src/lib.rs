@@ -27,6 +27,7 @@ mod subject;
 mod totals;
 mod upkeep;
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -206,9 +207,16 @@ impl Console {
     }
 }
 
+impl Console {
+    /// In a box that hides its type, or all that answers would be compiled again in each program and test that asks.
+    fn routed<'a>(&'a self, request: &'a Request) -> Pin<Box<dyn Future<Output = Reply> + Send + 'a>> {
+        Box::pin(self.route(request))
+    }
+}
+
 impl Handler for Console {
     async fn answer(&self, request: &Request) -> Reply {
-        Box::pin(self.route(request)).await
+        self.routed(request).await
     }
 
     async fn standing(&self, request: &Request) -> Standing {

@@ -152,7 +152,7 @@ impl Engine {
 
     /// The answer of a receive whose wait is over. A store that may not answer by now has not said that nothing came.
     fn nothing_came(&self, queue: QueueId) -> Result<Vec<Leased>, EngineError> {
-        self.store.health()?;
+        self.store.health_for(queue)?;
         self.leased(queue, Ok(Vec::new()))
     }
 

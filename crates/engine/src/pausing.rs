@@ -1,4 +1,5 @@
-//! What may not be done again for a while, as front-ends ask for it.
+//! What may not be done again for a while, as front-ends ask for it. What is remembered of it is in `pauses.rs`, which
+//! the engine is built on.
 
 use kew_core::{Pause, Timestamp};
 

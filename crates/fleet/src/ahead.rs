@@ -8,7 +8,7 @@ use std::sync::Arc;
 use kew_core::command::Lease;
 use kew_core::rules::retention::ExpiryHold;
 use kew_core::{Command, Departures, QueueId, Tally, Timestamp, Traffic, Waits};
-use kew_store::{Store, StoreError, Submission};
+use kew_store::{Elsewhere, Store, StoreError, Submission};
 
 /// Of this many milliseconds of this node's time one is made good.
 const SLOWER_BY: u64 = 8;
@@ -129,6 +129,10 @@ impl Store for Ahead {
 
     fn may_answer(&self) -> bool {
         self.store.may_answer()
+    }
+
+    fn know_others(&self, elsewhere: Arc<dyn Elsewhere>) {
+        self.store.know_others(elsewhere);
     }
 
     fn write(&self) {

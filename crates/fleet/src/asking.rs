@@ -16,6 +16,8 @@ use kew_peer::{Refusal, Reply, Request};
 
 /// How long a step waits for its shard to have an owner. A take-over takes up to 5 s.
 const PATIENCE: Duration = Duration::from_secs(8);
+/// The same where the shard's database has been silent for longer than that, and no node keeps it.
+const PATIENCE_WITH_SILENCE: Duration = Duration::from_secs(1);
 /// The pause before the same node is asked again.
 const ASKS_AGAIN: Duration = Duration::from_millis(25);
 /// The longest pause of a receive that waits: thousands may wait for a shard that is handed over. A new owner ends it.
@@ -112,7 +114,8 @@ impl Inner {
         shard: ShardId,
         mut request: Request,
     ) -> Result<Reply, Refusal> {
-        let mut until = Instant::now() + PATIENCE;
+        let is_long_silent = self.is_out_of_reach(shard, PATIENCE);
+        let mut until = Instant::now() + if is_long_silent { PATIENCE_WITH_SILENCE } else { PATIENCE };
         let deadline = wait_of(&request).map(|wait| self.time().plus(wait));
         let mut changes = self.places.changes();
         let mut pause = ASKS_AGAIN;

@@ -1,15 +1,21 @@
 //! A shard that comes to this node: what is done to it before the first request reaches it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use kew_core::command::{ListMoves, ReleaseOwners};
 use kew_core::rules::retention::ExpiryHold;
 use kew_core::{Ask, Command, Outcome, QueueKey, ShardId, TaskState, Timestamp, ask};
 use kew_engine::{Brought, Engine};
-use kew_store::Store;
+use kew_store::{Store, StoreError};
 
 use crate::ahead::Ahead;
+use crate::asking::away;
 use crate::inner::Inner;
+use crate::map::MapPart;
+
+/// How long a shard waits for the comparison of its names that lie in another database than itself.
+const COMPARES_WITHIN: Duration = Duration::from_secs(1);
 
 /// A shard that is ready to be served.
 pub(crate) struct Ready {
@@ -17,6 +23,8 @@ pub(crate) struct Ready {
     pub store: Arc<dyn Store>,
     /// What it brings along.
     pub brought: Brought,
+    /// Whether its names were compared. Where they lie in a database that is silent that is done later.
+    pub is_compared: bool,
 }
 
 /// What a shard brings along. Leases without an end that other nodes took end now: their holders serve it no more.
@@ -36,10 +44,47 @@ pub(crate) async fn bring(fleet: Arc<Inner>, shard: ShardId, store: Arc<dyn Stor
     };
     taken::<ask::ReleaseOwners>(&store, now, ReleaseOwners { except: engine.owner() }).await?;
     let keys: Vec<QueueKey> = queues.iter().map(|queue| queue.key.clone()).collect();
-    let settled = fleet.names.settle(shard, keys).await;
-    settled.map_err(|error| format!("its names could not be compared: {error}"))?;
+    let mut is_compared = fleet.reaches_names_of(shard);
+    if is_compared {
+        let settled = fleet.names.settle(shard, keys);
+        let settled = match fleet.has_names_elsewhere(shard) {
+            true => tokio::time::timeout(COMPARES_WITHIN, settled).await.ok(),
+            false => Some(settled.await),
+        };
+        is_compared = match settled {
+            None => false,
+            Some(Ok(())) => true,
+            Some(Err(StoreError::Unavailable { .. })) if fleet.has_names_elsewhere(shard) => false,
+            Some(Err(error)) => return Err(format!("its names could not be compared: {error}")),
+        };
+    }
     let tasks = tasks.into_iter().filter(|task| task.state == TaskState::Running).collect();
-    Ok(Ready { store, brought: Brought { queues, tasks, hold: None } })
+    Ok(Ready { store, brought: Brought { queues, tasks, hold: None }, is_compared })
+}
+
+impl Inner {
+    /// Whether the names of a shard's queues lie in the shard's own database, or in one that is not silent. Names that
+    /// no queue has any more stay with the shard until they are compared, which loses nothing: its queues have theirs.
+    fn reaches_names_of(&self, shard: ShardId) -> bool {
+        !self.has_names_elsewhere(shard) || self.map.read().parts().next().is_some_and(MapPart::is_fresh)
+    }
+
+    /// Whether the names of a shard's queues lie in another database than the shard.
+    fn has_names_elsewhere(&self, shard: ShardId) -> bool {
+        self.map.read().database_of(shard) > 0
+    }
+
+    /// Compares the names of a shard that is served already.
+    pub(crate) async fn compare_names(&self, shard: ShardId) -> Result<(), StoreError> {
+        let _one_at_a_time = self.directory.naming(shard).await;
+        let Some(engine) = self.engine().filter(|_| self.places.is_here(shard)) else { return Ok(()) };
+        if !self.reaches_names_of(shard) {
+            return Err(away("the database of names does not answer"));
+        }
+        let mut queues = engine.all_queues();
+        queues.retain(|queue| self.places.count.of_queue(queue.id) == shard);
+        self.names.settle(shard, queues.iter().map(|queue| queue.key.clone()).collect()).await
+    }
 }
 
 /// Holds expiry of a shard that comes as it is to be held.

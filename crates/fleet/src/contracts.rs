@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::AtomicBool;
 
 use kew_core::{QueueKey, ShardId};
 use kew_store::{Store, StoreError};
@@ -32,16 +32,13 @@ pub enum Lost {
     Unknown,
 }
 
-/// A node that no change reaches for this long knows by itself that it is cut off.
-pub const CUT_OFF_AFTER: Duration = Duration::from_millis(1_250);
-
 /// Carries requests to other nodes.
 pub trait Carrier: Send + Sync + 'static {
     /// Asks a node.
     fn carry(&self, node: &NodeId, request: Request) -> Carried;
 
     /// The conversation in which a node is heard of, which has another number after each time it was cut off. `None` at
-    /// the latest [`CUT_OFF_AFTER`] after that node sent something that arrived here.
+    /// the latest [`crate::CUT_OFF_AFTER`] after that node sent something that arrived here.
     fn heard_in(&self, node: &NodeId) -> Option<u64>;
 }
 
@@ -56,8 +53,29 @@ pub trait Names: Send + Sync + 'static {
     fn settle(&self, shard: ShardId, keys: Vec<QueueKey>) -> Agreed<()>;
 }
 
-/// Closes a store and gives its shard away, to a node if one is named.
-pub type Close = Box<dyn FnOnce(Option<&NodeId>) + Send>;
+/// Closes a store and gives its shard away.
+pub type Close = Box<dyn FnOnce(Goes) + Send>;
+
+/// Where a shard goes that this node keeps no longer.
+pub enum Goes {
+    /// To whichever node takes it.
+    Free,
+    /// To a node.
+    To(NodeId),
+    /// To another database, where most of it was copied to.
+    Moved(CopiedShard),
+}
+
+/// Copies a shard to another database, by its number, while it is served and the flag is set; or says why it cannot.
+pub type CopyTo = Arc<dyn Fn(u16, Arc<AtomicBool>) -> Result<CopiedShard, String> + Send + Sync>;
+
+/// A shard that was copied to another database, but for what was written since.
+pub struct CopiedShard {
+    /// Copies the rest, and lets the shard lie there. Its store is closed. It may take long.
+    pub finish: Box<dyn FnOnce() -> Result<(), String> + Send>,
+    /// Leaves the shard where it is. It may take long.
+    pub give_up: Box<dyn FnOnce() + Send>,
+}
 
 /// A shard that this node owns.
 pub struct Kept {
@@ -67,6 +85,8 @@ pub struct Kept {
     pub over: Box<dyn Fn() -> Option<String> + Send + Sync>,
     /// Makes its end short, while it is served. It may take long.
     pub prepare: Arc<dyn Fn() + Send + Sync>,
+    /// Copies it to another database, while it is served. It may take long.
+    pub copy_to: CopyTo,
     /// Ends it. It may take long.
     pub close: Close,
 }

@@ -18,6 +18,7 @@ use kew_store::StoreError;
 use crate::asking::away;
 use crate::inner::Inner;
 use crate::serving::{PAGE, refusal};
+use crate::times::OUTLIVES_SILENCE;
 use kew_peer::{Refusal, Reply, Request};
 
 /// Shards that are asked for one name at most: it moves only while it is being looked for.
@@ -67,6 +68,7 @@ impl Inner {
             DeadLetterAction::MoveTo(key) => of(key),
             _ => None,
         });
+        let target = target.filter(|shard| !self.has_failed(*shard));
         of(&create.key).or(target).unwrap_or_else(|| self.emptiest(&engine))
     }
 
@@ -85,9 +87,12 @@ impl Inner {
         fewest.map_or(ShardId::OF_ACCOUNTS, |(shard, _)| shard)
     }
 
-    /// Whether a shard of this process has stopped: another shard takes the new queues. Between nodes another node
-    /// would keep it by now.
+    /// Whether a shard of this process has stopped, or its database is silent and no node is known to keep it: another
+    /// shard takes the new queues. Where its database answers another node keeps it in a moment.
     fn has_failed(&self, shard: ShardId) -> bool {
+        if self.of_one_process.is_none() && self.is_out_of_reach(shard, OUTLIVES_SILENCE) {
+            return true;
+        }
         let stores = self.of_one_process.iter().flat_map(|stores| stores.iter());
         stores.filter(|(other, _)| *other == shard).any(|(_, store)| store.health().is_err())
     }

@@ -15,21 +15,20 @@ use kew_peer::{Refusal, Reply, Request};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::contracts::{CUT_OFF_AFTER, Lost};
+use crate::contracts::Lost;
 use crate::inner::Inner;
 use crate::known::Known;
 use crate::map::NodeId;
 use crate::places::Place;
+use crate::times::TELLS_MAX;
 
 /// The pause before another node is notified, or asked, again.
 const PAUSE: Duration = Duration::from_millis(50);
-/// How long it is tried to notify a node of one change. By then it is cut off, and knows that.
-const TELLS_MAX: Duration = CUT_OFF_AFTER.saturating_add(Duration::from_millis(250));
 
 impl Inner {
     /// Whether every queue there is is known here.
     pub(crate) fn knows_all(&self) -> bool {
-        (self.of_one_process.is_some() || self.directory.is_map_fresh())
+        (self.of_one_process.is_some() || self.directory.are_maps_fresh())
             && self.places.count.all().all(|shard| self.knows(shard))
     }
 
@@ -101,7 +100,8 @@ impl Inner {
     /// Tells all other nodes of a change. Returns when each of them knows it, or knows that it is cut off.
     pub(crate) async fn tell_all(self: &Arc<Self>, news: Request) {
         let map = Arc::clone(&self.map.read());
-        let mut others: BTreeSet<NodeId> = map.nodes.iter().map(|node| node.id.clone()).collect();
+        let mut others: BTreeSet<NodeId> =
+            map.nodes_to_tell().into_iter().map(|node| node.id.clone()).collect();
         others.extend(self.directory.askers());
         others.remove(&self.me);
         let mut telling = JoinSet::new();

@@ -26,9 +26,6 @@ use crate::places::{Here, Places};
 use crate::upkeep::{Resting, is_refused};
 use kew_peer::{Reply, Request};
 
-/// A node that the database has not answered for this long may not answer for its own shards any more.
-const UNREADY_AFTER: Duration = Duration::from_millis(2_500);
-
 /// A store whose shards are kept by several nodes, of which this is one.
 pub struct Fleet(pub(crate) Arc<Inner>);
 
@@ -67,6 +64,7 @@ impl Fleet {
             unreleased: Mutex::default(),
             map: RwLock::default(),
             lists: Mutex::default(),
+            found: Mutex::default(),
             resting: Resting::default(),
             holds: Holds::default(),
             commits: Commits::default(),
@@ -370,27 +368,24 @@ impl Store for Fleet {
         self.0.of_queues(queues, |store, queues| store.traffic(queues))
     }
 
-    /// A node that the database does not answer serves what it can through others. It is not ready all the same: it
-    /// learns of no take-over, and clients find nodes that do.
     fn health(&self) -> Result<(), StoreError> {
         if self.0.of_one_process.is_some() {
             // The other loops answer for their own shards.
             return self.0.places.all_here().iter().try_for_each(|(_, store)| store.health());
         }
-        let read_at = self.0.map.read().read_at;
-        let cause = match read_at.map(|at| at.elapsed()) {
-            Some(age) if age <= UNREADY_AFTER => return Ok(()),
-            Some(age) => format!("the database has not answered this node for {} s", age.as_secs()),
-            None => "the database has not told this node yet who keeps which shard".to_owned(),
-        };
-        Err(StoreError::Unavailable { cause })
+        self.0.hears_enough()
+    }
+
+    fn health_for(&self, queue: QueueId) -> Result<(), StoreError> {
+        self.0.places.here(self.shard_of(queue)).map_or_else(|| self.health(), |store| store.health())
     }
 
     /// Whether some shard may answer that is kept here. Each answer has passed its own shard's gate; what this is asked
-    /// for is whether the node stood still since then, and then all its shards are past their time.
+    /// for is whether the node stood still since then, and then all its shards are past their time. Those of a database
+    /// that is silent are too: beside them one that has answered just now says as much.
     fn may_answer(&self) -> bool {
         let here = self.0.places.all_here();
-        here.is_empty() || here.iter().any(|(_, store)| store.may_answer())
+        here.is_empty() || here.iter().any(|(_, store)| store.may_answer()) || self.0.hears_one_of_several()
     }
 
     fn may_answer_for(&self, queue: QueueId) -> bool {

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use crate::commits::Commits;
 use crate::contracts::{Carrier, Names, Shows};
 use crate::holds::Holds;
-use crate::known::Directory;
+use crate::known::{Directory, Found};
 use crate::map::{FleetMap, NodeId};
 use crate::places::{Here, Places};
 use crate::upkeep::Resting;
@@ -43,6 +43,8 @@ pub(crate) struct Inner {
     pub(crate) map: RwLock<Arc<FleetMap>>,
     /// Guards the queues of shards of which pages are being read, in order.
     pub(crate) lists: Mutex<BTreeMap<ShardId, Vec<Arc<Queue>>>>,
+    /// Guards the owners of shards whose database is silent, as they say themselves; held for a moment.
+    pub(crate) found: Mutex<BTreeMap<ShardId, Found>>,
     pub(crate) resting: Resting,
     /// Guards the shards that an operator wants to be elsewhere, until the keeper has begun; held for a moment.
     pub(crate) orders: Mutex<BTreeMap<ShardId, NodeId>>,

@@ -2,20 +2,14 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use kew_core::{Queue, QueueId, ShardCount, ShardId};
 use parking_lot::Mutex;
 use tokio::sync::{Mutex as LongMutex, OwnedMutexGuard as LongGuard};
 use tokio::time::Instant;
 
-use crate::map::NodeId;
-
-/// A map of the fleet that is older than this may not know of a new owner.
-const MAP_AGE_MAX: Duration = Duration::from_secs(2);
-/// How long a node that has asked for a list gets changes, whatever the map says. By then the map shows it, or is
-/// so old that this node may answer for no shard.
-const TOLD_FOR: Duration = Duration::from_secs(5);
+use crate::map::{FleetMap, NodeId};
+use crate::times::{MAP_AGE_MAX, TOLD_FOR};
 
 /// What is known of the shards that other nodes keep.
 pub(crate) struct Directory {
@@ -32,13 +26,20 @@ pub(crate) struct Known {
     pub(crate) heard_in: Option<u64>,
 }
 
+/// A node that keeps a shard whose database is silent here.
+pub(crate) struct Found {
+    pub(crate) node: NodeId,
+    /// When it was asked.
+    pub(crate) at: Instant,
+}
+
 struct State {
     /// What is known of each shard.
     known_from: Vec<Option<Known>>,
     /// What was heard while a list is being read.
     meanwhile: Option<Meanwhile>,
-    /// The instant of the newest map of the fleet.
-    map_at: Option<Instant>,
+    /// The instant of the newest map of each database.
+    maps_at: Vec<Option<Instant>>,
     /// Nodes that have asked for lists, and when each did last.
     askers: BTreeMap<NodeId, Instant>,
 }
@@ -53,7 +54,7 @@ pub(crate) struct Meanwhile {
 impl Directory {
     pub(crate) fn new(shards: ShardCount) -> Self {
         let known_from = shards.all().map(|_| None).collect();
-        let state = State { known_from, meanwhile: None, map_at: None, askers: BTreeMap::new() };
+        let state = State { known_from, meanwhile: None, maps_at: Vec::new(), askers: BTreeMap::new() };
         let naming = shards.all().map(|_| Arc::default()).collect();
         Self { state: Mutex::new(state), naming }
     }
@@ -93,16 +94,20 @@ impl Directory {
         show(state.meanwhile.take().unwrap_or_default());
     }
 
-    /// Whether the map of the fleet was read a moment ago.
-    pub(crate) fn is_map_fresh(&self) -> bool {
-        let map_at = self.state.lock().map_at;
-        map_at.is_some_and(|at| at.elapsed() <= MAP_AGE_MAX)
+    /// Whether the maps of all databases were read a moment ago.
+    pub(crate) fn are_maps_fresh(&self) -> bool {
+        let maps_at = &self.state.lock().maps_at;
+        !maps_at.is_empty()
+            && maps_at.iter().all(|read| read.is_some_and(|read| read.elapsed() <= MAP_AGE_MAX))
     }
 
-    /// The map of the fleet was read, as it was at this instant.
-    pub(crate) fn map_read(&self, at: Option<Instant>) {
-        let map_at = &mut self.state.lock().map_at;
-        *map_at = (*map_at).max(at);
+    /// The map of the fleet was read, as the databases were at its instants.
+    pub(crate) fn map_read(&self, map: &FleetMap) {
+        let maps_at = &mut self.state.lock().maps_at;
+        maps_at.resize(map.parts().len(), None);
+        for (newest, part) in maps_at.iter_mut().zip(map.parts()) {
+            *newest = (*newest).max(part.read_at);
+        }
     }
 
     /// A node asks for a list: it gets changes from now on, although the map may not show it yet.

@@ -23,7 +23,6 @@ mod defining;
 mod directory;
 mod fleet;
 mod holds;
-
 mod inner;
 mod keeper;
 mod known;
@@ -33,10 +32,15 @@ mod operator;
 mod places;
 mod plan;
 mod serving;
+mod silent;
+mod times;
 mod upkeep;
 
-pub use contracts::{Agreed, CUT_OFF_AFTER, Carried, Carrier, Close, Home, Kept, Lost, Names, Shown, Shows};
+pub use contracts::{
+    Agreed, Carried, Carrier, Close, CopiedShard, CopyTo, Goes, Home, Kept, Lost, Names, Shown, Shows,
+};
 pub use fleet::Fleet;
 pub use keeper::{Keeper, Phase, ShardNews};
-pub use map::{FleetMap, NodeId, NodeRow, ShardRow};
+pub use map::{FleetMap, MapPart, MovedRow, NodeId, NodeRow, ShardRow};
 pub use one_process::{LoopStore, loops_of_process};
+pub use times::{CUT_OFF_AFTER, MAP_AGE_MAX, TOLD_FOR, UNREADY_AFTER, WANTED_FOR};

@@ -20,7 +20,7 @@ use crate::carrying::Others;
 use crate::contracts::{Agreed, Carried, Carrier, Lost, Names};
 use crate::fleet::Fleet;
 use crate::inner::Inner;
-use crate::map::{FleetMap, NodeId, NodeRow, ShardRow};
+use crate::map::{FleetMap, MapPart, NodeId, NodeRow, ShardRow};
 use crate::places::{Here, Place};
 
 /// The store under the engine of one loop of a process: its own shard, and the way to the others.
@@ -114,8 +114,16 @@ fn map_of(count: ShardCount) -> FleetMap {
         address: "".into(),
         version: "".into(),
     };
-    let row = |shard| ShardRow { shard, epoch: 1, owner: Some(loop_of(shard)), wanted: None };
-    FleetMap { nodes: count.all().map(node).collect(), shards: count.all().map(row).collect(), read_at: None }
+    let row = |shard| ShardRow {
+        shard,
+        epoch: 1,
+        owner: Some(loop_of(shard)),
+        wanted: None,
+        moves: 0,
+        wanted_in: None,
+    };
+    let (nodes, shards) = (count.all().map(node).collect(), count.all().map(row).collect());
+    MapPart { nodes, shards, ..MapPart::default() }.into()
 }
 
 /// The way from each loop to the others.

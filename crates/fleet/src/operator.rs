@@ -61,7 +61,7 @@ impl Inner {
             return Ok(Reply::Shown);
         }
         self.must_keep(shard)?;
-        if self.map.read().node(&to).is_none() || self.leaving.lock().contains_key(&to) {
+        if self.map.read().part_of(shard).node(&to).is_none() || self.leaving.lock().contains_key(&to) {
             return Err(Refusal::Store(away("the node that is to have the shard has gone")));
         }
         self.orders.lock().insert(shard, to);

@@ -3,6 +3,9 @@
 //! Each node is due the same number of shards, give or take one. Nodes count off by their ids, so all of them come to
 //! the same shares without speaking to each other. A node takes free shards up to its share, and beyond it those that
 //! have been free for a while. A node above its share hands one shard at a time to a node below.
+//!
+//! Where a store lies in several databases the shards of each are spread by themselves: a database that is silent has
+//! no say in what becomes of the others' shards.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,14 +13,8 @@ use std::time::Duration;
 
 use kew_core::ShardId;
 
-use crate::map::{FleetMap, NodeId, ShardRow};
-
-/// A shard that has been free for this long is taken by any node.
-const FREE_FOR_ALL_AFTER: Duration = Duration::from_secs(1);
-/// A shard that was handed to a node is taken by others when that one has not come for it in this time.
-const WANTED_FOR: Duration = Duration::from_millis(2_250);
-/// Shards are spread again only while the same nodes have lived for this long: a node that restarts gets its own back.
-const SETTLED_AFTER: Duration = Duration::from_secs(3);
+use crate::map::{MapPart, NodeId, ShardRow};
+use crate::times::{FREE_FOR_ALL_AFTER, SETTLED_AFTER, WANTED_FOR};
 
 /// What a node is to do next.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -28,9 +25,12 @@ pub(crate) struct Plan {
     pub hand_over: Vec<(ShardId, NodeId)>,
 }
 
-/// What a node remembers from one look to the next.
+/// What a node remembers from one look at a database's shards to the next.
 #[derive(Debug, Default)]
 pub(crate) struct Looks {
+    /// How many shards lie in the databases before: nodes count off from where those shares ended, so that the shares
+    /// of all databases together are even too.
+    before: usize,
     /// Since when each free shard has been free.
     free_since: BTreeMap<ShardId, Duration>,
     /// The nodes of the last look, and since when they have been the same.
@@ -41,9 +41,14 @@ pub(crate) struct Looks {
 }
 
 impl Looks {
+    /// Notes how many shards the databases before it hold: that changes when one is moved.
+    pub(crate) fn note_before(&mut self, before: usize) {
+        self.before = before;
+    }
+
     /// Notes a look at `now` of a steady clock. `by_hand` says whether an operator gave this node a shard; that counts
     /// until there are other nodes.
-    pub(crate) fn note(&mut self, map: &FleetMap, by_hand: &AtomicBool, now: Duration) {
+    pub(crate) fn note(&mut self, map: &MapPart, by_hand: &AtomicBool, now: Duration) {
         let free: BTreeMap<ShardId, Duration> = map
             .shards
             .iter()
@@ -60,17 +65,11 @@ impl Looks {
     }
 
     /// What node `me` is to do at `now`. Nodes that leave take nothing; `me`, if it is one, hands everything over.
-    pub(crate) fn plan(
-        &self,
-        map: &FleetMap,
-        me: &NodeId,
-        leaving: &BTreeSet<NodeId>,
-        now: Duration,
-    ) -> Plan {
+    pub(crate) fn plan(&self, map: &MapPart, me: &NodeId, leaving: &BTreeSet<NodeId>, now: Duration) -> Plan {
         let leaves = leaving.contains(me);
         let staying: Vec<&NodeId> =
             map.nodes.iter().map(|node| &node.id).filter(|node| !leaving.contains(*node)).collect();
-        let share = |node: &NodeId| share(&staying, map.shards.len(), node);
+        let share = |node: &NodeId| self.share(&staying, map.shards.len(), node);
         let held = map.owned_by(me);
         let mut plan = Plan::default();
         if !leaves {
@@ -100,7 +99,7 @@ impl Looks {
         plan
     }
 
-    fn to_take(&self, map: &FleetMap, me: &NodeId, room: usize, now: Duration) -> Vec<ShardId> {
+    fn to_take(&self, map: &MapPart, me: &NodeId, room: usize, now: Duration) -> Vec<ShardId> {
         let free = map.shards.iter().filter(|row| row.owner.is_none());
         let (for_me, others): (Vec<_>, Vec<_>) = free.partition(|row| row.wanted.as_ref() == Some(me));
         // One that another node is to have is left to it for a while.
@@ -112,7 +111,7 @@ impl Looks {
         let before: usize = nodes
             .iter()
             .take_while(|node| **node != me)
-            .map(|node| share(&nodes, map.shards.len(), node))
+            .map(|node| self.share(&nodes, map.shards.len(), node))
             .sum();
         let begin = (before * others.len()).checked_div(map.shards.len()).unwrap_or(0);
         let (before, behind) = others.split_at(begin);
@@ -129,13 +128,13 @@ impl Looks {
         let since = self.free_since.get(&shard).copied().unwrap_or(now);
         now.saturating_sub(since) >= long
     }
-}
 
-/// How many of all shards a node is due.
-fn share(nodes: &[&NodeId], shards: usize, node: &NodeId) -> usize {
-    let Some(rank) = nodes.iter().position(|other| *other == node) else { return 0 };
-    let each = shards / nodes.len();
-    each + usize::from(rank < shards % nodes.len())
+    /// How many of the database's shards a node is due.
+    fn share(&self, nodes: &[&NodeId], shards: usize, node: &NodeId) -> usize {
+        let Some(rank) = nodes.iter().position(|other| *other == node) else { return 0 };
+        let turn = (rank + nodes.len() - self.before % nodes.len()) % nodes.len();
+        shards / nodes.len() + usize::from(turn < shards % nodes.len())
+    }
 }
 
 #[cfg(test)]
@@ -148,7 +147,7 @@ mod tests {
         NodeId(name.into())
     }
 
-    fn fleet(nodes: &[&str], owners: &[Option<&str>]) -> FleetMap {
+    fn fleet(nodes: &[&str], owners: &[Option<&str>]) -> MapPart {
         let nodes = nodes.iter().map(|name| NodeRow {
             id: id(name),
             name: (*name).into(),
@@ -160,15 +159,17 @@ mod tests {
             epoch: 1,
             owner: owner.map(id),
             wanted: None,
+            moves: 0,
+            wanted_in: None,
         });
-        FleetMap { nodes: nodes.collect(), shards: shards.collect(), read_at: None }
+        MapPart { nodes: nodes.collect(), shards: shards.collect(), ..MapPart::default() }
     }
 
     fn at(seconds: u64) -> Duration {
         Duration::from_secs(seconds)
     }
 
-    fn plan(map: &FleetMap, me: &str, after: u64) -> Plan {
+    fn plan(map: &MapPart, me: &str, after: u64) -> Plan {
         let mut looks = Looks::default();
         looks.note(map, &AtomicBool::new(false), Duration::ZERO);
         looks.note(map, &AtomicBool::new(false), at(after));
@@ -187,6 +188,28 @@ mod tests {
         }
         taken.sort_unstable();
         assert_eq!(taken, (0..16).collect::<Vec<u16>>());
+    }
+
+    #[test]
+    fn shares_of_several_databases_are_even_together() {
+        for (shards, databases) in [(16, 2), (16, 3), (7, 2), (64, 5), (3, 3)] {
+            let lie = |database: usize| (shards - database).div_ceil(databases);
+            for nodes in [&["a"][..], &["a", "b"], &["a", "b", "c"], &["a", "b", "c", "d", "e"]] {
+                let due = |me: &str| {
+                    let of = |database: usize| {
+                        let mut looks = Looks::default();
+                        looks.note_before((0..database).map(lie).sum());
+                        let map = fleet(nodes, &vec![None; lie(database)]);
+                        looks.plan(&map, &id(me), &BTreeSet::new(), Duration::ZERO).take.len()
+                    };
+                    (0..databases).map(of).sum::<usize>()
+                };
+                let due: Vec<usize> = nodes.iter().map(|me| due(me)).collect();
+                assert_eq!(due.iter().sum::<usize>(), shards, "{due:?}");
+                let (least, most) = (due.iter().min(), due.iter().max());
+                assert!(most <= least.map(|least| least + 1).as_ref(), "{shards} in {databases}: {due:?}");
+            }
+        }
     }
 
     #[test]
@@ -225,7 +248,7 @@ mod tests {
     #[test]
     fn node_that_was_given_a_shard_by_hand_keeps_all_it_has_until_a_node_joins_or_leaves() {
         let (mut looks, by_hand) = (Looks::default(), AtomicBool::new(false));
-        let mut look = |map: &FleetMap, second: u64| {
+        let mut look = |map: &MapPart, second: u64| {
             looks.note(map, &by_hand, at(second));
             looks.plan(map, &id("b"), &BTreeSet::new(), at(second))
         };

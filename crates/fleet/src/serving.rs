@@ -15,6 +15,8 @@ use kew_peer::{Refusal, Reply, Request};
 
 /// Queues on one page.
 pub(crate) const PAGE: usize = 500;
+/// A page behind this one is empty: who asks for it wants to know whether this node keeps the shard.
+pub(crate) const BEHIND_ALL: QueueId = QueueId(u64::MAX);
 
 impl Inner {
     /// Answers a request of a shard that is kept here, or of the directory.
@@ -94,6 +96,9 @@ impl Inner {
     /// The queues of a shard, of greater numbers than `after`. They are sorted for the first page; what changes from
     /// then on is sent to the asker beside its pages.
     fn page_of(&self, engine: &Engine, shard: ShardId, after: QueueId) -> Reply {
+        if after == BEHIND_ALL {
+            return Reply::Queues(Vec::new(), true);
+        }
         let mut lists = self.lists.lock();
         if after == QueueId(0) {
             lists.remove(&shard);

@@ -177,11 +177,13 @@ fn receive_waits_at_the_loop_of_its_queue_and_ends_there_with_its_asker() {
 fn loop_that_stood_still_hears_of_a_queue_that_was_made_meanwhile() {
     let loops = begin(stores(2));
     // Longer than anyone waits until it has heard.
-    loops[1].handle.spawn(async { std::thread::sleep(Duration::from_secs(3)) });
+    let (goes_on, stands_still) = mpsc::channel::<()>();
+    loops[1].handle.spawn(async move { stands_still.recv_timeout(Duration::from_secs(30)) });
     let begun = Instant::now();
     let queue = loops[0].make("a");
-    assert!(begun.elapsed() < Duration::from_millis(2_900), "it waited for the loop that stood still");
+    assert!(begun.elapsed() < Duration::from_secs(20), "it waited for the loop that stood still");
     assert_eq!(loops[1].engine.queue(&queue.key), None);
+    drop(goes_on);
     until("it has heard", || loops[1].engine.queue(&queue.key).is_some());
 }
 

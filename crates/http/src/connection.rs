@@ -11,7 +11,7 @@ use std::task::Poll;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::drain::Place;
+use crate::drain::DrainPlace;
 use crate::front::{Handler, Listener};
 use crate::http1::{self, Spoken};
 use crate::http2;
@@ -24,7 +24,7 @@ pub(crate) async fn serve<H: Handler, S>(
     listener: Arc<Listener<H>>,
     stream: S,
     origin: Origin,
-    mut place: Place,
+    mut place: DrainPlace,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {

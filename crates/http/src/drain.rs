@@ -1,7 +1,7 @@
 //! The end of all connections: each is notified once, and awaited.
 //!
-//! A connection takes a [`Place`] and looks at it whenever it is polled anyway, which costs one load; it is woken for
-//! the end through the waker it left there.
+//! A connection takes a [`DrainPlace`] and looks at it whenever it is polled anyway, which costs one load; it is woken
+//! for the end through the waker it left there.
 
 use std::future::{Future, poll_fn};
 use std::sync::Arc;
@@ -39,7 +39,7 @@ impl Crowd {
 
 impl Drain {
     /// Takes a place, unless there are `max` already.
-    pub fn enter(&self, max: usize) -> Option<Place> {
+    pub fn enter(&self, max: usize) -> Option<DrainPlace> {
         let mut crowd = self.shared.crowd.lock();
         if crowd.places() >= max {
             return None;
@@ -48,7 +48,7 @@ impl Drain {
             crowd.wakers.push(None);
             crowd.wakers.len() - 1
         });
-        Some(Place { drain: self.clone(), slot, known: None })
+        Some(DrainPlace { drain: self.clone(), slot, known: None })
     }
 
     /// How many places are taken.
@@ -97,14 +97,14 @@ impl Drain {
 }
 
 /// One connection's place. Dropping it gives it up.
-pub struct Place {
+pub struct DrainPlace {
     drain: Drain,
     slot: usize,
     /// The waker that is in the slot.
     known: Option<Waker>,
 }
 
-impl Place {
+impl DrainPlace {
     /// Whether it is the end; wakes the caller's task when it is.
     pub fn is_closing(&mut self, cx: &Context<'_>) -> bool {
         if !self.known.as_ref().is_some_and(|known| known.will_wake(cx.waker())) {
@@ -117,7 +117,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for DrainPlace {
     fn drop(&mut self) {
         let mut crowd = self.drain.shared.crowd.lock();
         if let Some(slot) = crowd.wakers.get_mut(self.slot) {

@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::connection;
-use crate::drain::Place;
+use crate::drain::DrainPlace;
 use crate::front::{Handler, Listener};
 use crate::link::{Origin, Speaks};
 use crate::tls::Tls;
@@ -86,7 +86,13 @@ impl<H: Handler> Listener<H> {
         }
     }
 
-    async fn shake_hands(self: Arc<Self>, tls: Tls, stream: TcpStream, peer: SocketAddr, mut place: Place) {
+    async fn shake_hands(
+        self: Arc<Self>,
+        tls: Tls,
+        stream: TcpStream,
+        peer: SocketAddr,
+        mut place: DrainPlace,
+    ) {
         let within = self.shared.limits.handshake_within;
         let mut shaking = Box::pin(tokio::time::timeout(within, tls.accept(stream)));
         let shaken = poll_fn(|cx| {

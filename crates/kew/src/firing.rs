@@ -27,11 +27,11 @@ pub(crate) struct FiringAlarms {
     path: Option<PathBuf>,
     failed: Failed,
     /// Guards the alarms and their file.
-    kept: Mutex<Kept>,
+    kept: Mutex<NotedAlarms>,
 }
 
 #[derive(Default)]
-struct Kept {
+struct NotedAlarms {
     firing: BTreeSet<Firing>,
     /// Whether the file says something else.
     is_changed: bool,
@@ -47,7 +47,7 @@ impl FiringAlarms {
         let known = firing.len();
         firing.retain(|firing| rules.iter().any(|rule| *rule.name == *firing.rule));
         let is_changed = firing.len() < known;
-        Self { path, failed, kept: Mutex::new(Kept { firing, is_changed, is_told: false }) }
+        Self { path, failed, kept: Mutex::new(NotedAlarms { firing, is_changed, is_told: false }) }
     }
 
     /// Those that fired when the server ended.

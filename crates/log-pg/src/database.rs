@@ -13,16 +13,27 @@ use bytes::Bytes;
 use kew_core::QueueKey;
 
 use crate::PgError;
-use crate::map::{Node, ShardRow};
+use crate::map::{AwayRow, Node, ShardRow};
 use crate::tables::Table;
 
 /// How long a shard that is handed over waits for the node it is meant for, while that lives.
-pub(crate) const PROMISED: Duration = Duration::from_secs(2);
+pub const PROMISED: Duration = Duration::from_secs(2);
 /// How long the row of a node that has gone is kept.
 pub(crate) const NODES_KEPT: Duration = Duration::from_secs(3_600);
 
 /// What is said of a statement that was given up.
 pub(crate) const NO_ANSWER: &str = "the database does not answer";
+
+/// Gives work up after a time. What its last statement does is not known then.
+pub(crate) async fn within<T>(
+    most: Duration,
+    work: impl Future<Output = Result<T, PgError>>,
+) -> Result<T, PgError> {
+    match tokio::time::timeout(most, work).await {
+        Ok(done) => done,
+        Err(_elapsed) => Err(PgError::Unreachable(NO_ANSWER.to_owned())),
+    }
+}
 
 /// A call that is under way.
 pub(crate) type Asked<'a, T> = Pin<Box<dyn Future<Output = Result<T, PgError>> + Send + 'a>>;
@@ -38,6 +49,33 @@ pub(crate) trait Database: Send + Sync + 'static {
 pub(crate) struct Own {
     pub shard: i32,
     pub epoch: i64,
+}
+
+/// The owner of a shard in one act: it claims names, or releases one. The number of an act is higher than those of all
+/// acts before it, of this epoch and of earlier ones, so that one that is carried out late undoes no later claim.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Claimant {
+    pub own: Own,
+    pub number: i64,
+}
+
+/// Bits of the number that count the acts of one epoch.
+const ACT_BITS: u32 = 32;
+
+impl Claimant {
+    /// An owner that has claimed and released names `before` times in its epoch.
+    pub fn new(own: Own, before: u32) -> Self {
+        Self { own, number: (own.epoch << ACT_BITS) | i64::from(before) }
+    }
+
+    /// Whether a name that was claimed with this number belongs to a newer owner of the same shard.
+    pub fn is_over(self, shard: i32, claim: i64) -> bool {
+        shard == self.own.shard && claim >> ACT_BITS > self.own.epoch
+    }
+
+    pub fn fenced(self) -> PgError {
+        PgError::Fenced { shard: self.own.shard, epoch: self.own.epoch }
+    }
 }
 
 /// One row of a large file; without a table it is a barrier, which is stored nowhere.
@@ -81,8 +119,10 @@ pub(crate) struct Renewed {
     /// Shards and epochs that the node owned while its row was renewed: no take-over of these was under way. Its hold
     /// of them counts from before the renewal was sent.
     pub held: Vec<(i32, i64)>,
-    /// All shards, as they were a moment before.
+    /// All shards that lie there, as they were a moment before.
     pub shards: Vec<ShardRow>,
+    /// Those that have a row there, and lie elsewhere.
+    pub away: Vec<AwayRow>,
     /// The other nodes that live.
     pub others: Vec<Node>,
     /// Milliseconds since 1970, by the database's clock.
@@ -169,7 +209,11 @@ pub(crate) trait Session: Send {
     fn forget_past_nodes(&mut self) -> Asked<'_, ()>;
 
     /// Does something with a queue's name if the epoch is the shard's. Answers the shard that has it afterwards.
-    fn name<'a>(&'a mut self, own: Own, naming: &'a Naming) -> Asked<'a, Option<i32>>;
+    fn name<'a>(&'a mut self, claimant: Claimant, naming: &'a Naming) -> Asked<'a, Option<i32>>;
+    /// The same for a shard whose row is in another database, so that this one cannot tell its newest epoch. A claim
+    /// leaves its number in the name, and one of a lower epoch fails; a release frees the name only if its number is
+    /// not lower than that of the last claim.
+    fn name_afar<'a>(&'a mut self, claimant: Claimant, naming: &'a Naming) -> Asked<'a, Option<i32>>;
     /// The shard that has the name of a queue.
     fn shard_of_name<'a>(&'a mut self, key: &'a QueueKey) -> Asked<'a, Option<i32>>;
     /// Names that a shard has, in order, behind one of them, this many at most.

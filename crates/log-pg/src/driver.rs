@@ -75,10 +75,10 @@ impl Driver {
     }
 
     /// Runs a task beside the others and waits for its end. `None` when it cannot end any more.
-    pub fn run<T: Send + 'static>(
+    pub fn run<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
         &self,
-        task: impl Future<Output = T> + Send + 'static,
-    ) -> impl Future<Output = Option<T>> + Send + 'static {
+        task: F,
+    ) -> impl Future<Output = Option<T>> + Send + use<T, F> {
         let (give, take) = tokio::sync::oneshot::channel();
         self.spawn(async move {
             // The one who asked waits, or is gone.

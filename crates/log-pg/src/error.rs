@@ -5,6 +5,8 @@ use std::io;
 use kew_core::ShardId;
 use tokio_postgres::error::SqlState;
 
+use crate::map::DatabasePlace;
+
 /// Why a store in PostgreSQL cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum PgError {
@@ -57,6 +59,46 @@ pub enum PgError {
         /// How many shards it has.
         shards: u16,
     },
+    /// The database is one of a store, but not the first one.
+    #[error("this is {place} of its store: give the URL of the first one, which knows the others")]
+    NotTheFirst {
+        /// Which one it is.
+        place: DatabasePlace,
+    },
+    /// The database should be one of a store, and is not that.
+    #[error("{place} is another one: {what}; nothing in it was changed")]
+    OtherDatabase {
+        /// Which one it should be.
+        place: DatabasePlace,
+        /// What it is.
+        what: String,
+    },
+    /// A database of a store that is there holds nothing.
+    #[error(
+        "{place} holds no part of the store: if `kew store create` was cut short, run it again with the same URLs"
+    )]
+    NoPart {
+        /// Which one.
+        place: DatabasePlace,
+    },
+    /// There are more databases than shards.
+    #[error("{shards} shards cannot be spread over {databases} databases: each gets at least one")]
+    TooFewShards {
+        /// How many shards there are.
+        shards: u16,
+        /// How many databases.
+        databases: usize,
+    },
+    /// Another number of databases was named than the store has.
+    #[error(
+        "the store lies in {of} databases, and {given} were named: name all of them, in their order, or none"
+    )]
+    OtherNumber {
+        /// How many were named.
+        given: usize,
+        /// How many there are.
+        of: u16,
+    },
     /// The store has no such shard.
     #[error("there is no shard {shard}: the store has {shards}, counted from 0")]
     NoShard {
@@ -76,6 +118,43 @@ pub enum PgError {
     /// A node took a shard while the store was looked at.
     #[error("a node took shard {shard} meanwhile: what was read is of no one moment; stop all nodes first")]
     TakenMeanwhile {
+        /// The shard.
+        shard: ShardId,
+    },
+    /// The shard lies in another database: it was moved there, or is just being moved.
+    #[error("shard {shard} is being moved to another database, or was a moment ago: try again")]
+    Elsewhere {
+        /// The shard.
+        shard: ShardId,
+    },
+    /// All nodes stopped while a shard was moved.
+    #[error("shard {shard} was being moved to another database: start a node, which ends that")]
+    BetweenDatabases {
+        /// The shard.
+        shard: ShardId,
+    },
+    /// A shard has left for a database that does not have all of it.
+    #[error(
+        "shard {shard} was moved here and its files are not: this database was failed over to a server that had not \
+         received them; what the database has that it came from is kept"
+    )]
+    NotWhole {
+        /// The shard.
+        shard: ShardId,
+    },
+    /// A shard cannot be moved to a database.
+    #[error("shard {shard} cannot be moved to database {}: {why}", u32::from(*.database) + 1)]
+    CannotMove {
+        /// The shard.
+        shard: ShardId,
+        /// The number of the database, from 0.
+        database: u16,
+        /// Why not.
+        why: String,
+    },
+    /// A move ended since it is not wanted any more.
+    #[error("shard {shard} stays where it is")]
+    Stays {
         /// The shard.
         shard: ShardId,
     },
@@ -104,6 +183,27 @@ impl PgError {
     /// Whether the same may succeed when it is tried again.
     pub fn may_pass(&self) -> bool {
         matches!(self, Self::Unreachable(_) | Self::NoSpace(_))
+    }
+
+    /// The same, and which database it is about, where a store has several.
+    pub(crate) fn of(self, place: DatabasePlace) -> Self {
+        if place == DatabasePlace::ONLY {
+            return self;
+        }
+        let named = |text: String| {
+            let begin = format!("{place}: ");
+            if text.starts_with(&begin) { text } else { begin + &text }
+        };
+        match self {
+            Self::Url(text) => Self::Url(named(text)),
+            Self::Database(text) => Self::Database(named(text)),
+            Self::Unreachable(text) => Self::Unreachable(named(text)),
+            Self::Tls(text) => Self::Tls(named(text)),
+            Self::NoSpace(text) => Self::NoSpace(named(text)),
+            Self::Denied(text) => Self::Denied(named(text)),
+            Self::NoStore => Self::NoPart { place },
+            other => other,
+        }
     }
 }
 

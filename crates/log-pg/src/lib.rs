@@ -6,8 +6,9 @@
 //! with one statement and one round trip each (`lane/`), and nothing is updated but the rows of shards, nodes, and
 //! small files. All replication and fail-over is PostgreSQL's.
 //!
-//! A store has one or more shards, each with an epoch of its own. A node is a member of the store ([`PgNode`]): its row
-//! says that it lives, it reads which nodes and owners there are ([`Map`]), and takes shards and gives them up.
+//! A store has one or more shards, each with an epoch of its own, in one database or spread over several
+//! (`several.rs`). A node is a member of the store ([`PgNode`]): its row says that it lives, it reads which nodes and
+//! owners there are ([`Map`]), and takes shards and gives them up.
 //!
 //! SQL stands in `postgres/`, `tables.rs` and `schema.rs` only, below the contract of `database.rs`. Tests put a
 //! simulated database there (`simulated/`).
@@ -20,6 +21,7 @@ mod ending;
 mod error;
 mod hosts;
 mod lane;
+mod look;
 #[cfg(feature = "simulated")]
 mod machine;
 mod map;
@@ -34,6 +36,7 @@ mod postgres;
 mod schema;
 #[cfg(feature = "server")]
 pub mod server;
+mod several;
 #[cfg(feature = "simulated")]
 pub mod simulated;
 mod steady;
@@ -41,12 +44,18 @@ mod store;
 mod tables;
 mod tenure;
 mod tls;
+mod urls;
 mod warnings;
 
+pub use database::PROMISED;
 pub use ending::Ending;
 pub use error::PgError;
-pub use map::{Founding, Map, Membership, Node, PeerSecret, SHARDS_OF_A_NEW_STORE, ShardRow};
-pub use node::{NAMES_MAX, PgDisk, PgNode, Undropped};
-pub use open::{Joined, Look, Ready, Waiting, create, join, look, node_id, own, own_all, wait_to_own};
+pub use look::{Look, look};
+pub use map::{DatabasePlace, Founding, Map, Membership, Node, PeerSecret, SHARDS_OF_A_NEW_STORE, ShardRow};
+pub use node::{IsWanted, NAMES_MAX, PgDisk, PgMove, PgNode, Undropped};
+#[cfg(feature = "server")]
+pub use open::own_for;
+pub use open::{Joined, Ready, Waiting, create, join, node_id, own, own_all, wait_to_own};
 pub use store::PgStore;
 pub use tenure::{TENURE, Tenure};
+pub use urls::Urls;

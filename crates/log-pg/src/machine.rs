@@ -111,8 +111,12 @@ impl Room {
                     done = &mut task => Some(done),
                 }
             };
-            let done = self.runtime.block_on(rung);
-            self.pass_on(waits);
+            // The one thread plays the whole world while a store waits, perhaps with a lock held.
+            let done = kew_timed::apart(|| {
+                let done = self.runtime.block_on(rung);
+                self.pass_on(waits);
+                done
+            });
             if let Some(done) = done {
                 return done;
             }

@@ -69,6 +69,8 @@ pub enum Planted {
     NoNewsOfMending,
     /// Answers that became ready while the tenure was held are given out after its end.
     AnswersUnchecked,
+    /// What an owner does with names has always the same number.
+    ActsNotCounted,
 }
 
 impl Planted {

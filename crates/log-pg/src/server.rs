@@ -194,6 +194,25 @@ impl PgServer {
         Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     }
 
+    /// Does something while a session of a database holds the locks of a statement.
+    pub fn while_held<T>(&self, database: &str, statement: &str, work: impl FnOnce() -> T) -> io::Result<T> {
+        let hold = format!("BEGIN; {statement}; SELECT pg_sleep(600)");
+        let sleeps = "FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'";
+        std::thread::scope(|scope| {
+            let holds = scope.spawn(|| self.psql(database, &hold));
+            while self.psql(database, &format!("SELECT count(*) {sleeps}"))? == "0" {
+                if holds.is_finished() {
+                    return Err(io::Error::other(format!("the locks were not taken: {statement}")));
+                }
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            // Also when it panics: otherwise the session would be waited for.
+            let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+            self.psql(database, &format!("SELECT count(pg_terminate_backend(pid)) {sleeps}"))?;
+            done.or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+
     /// The port it listens on.
     pub fn port(&self) -> u16 {
         self.port

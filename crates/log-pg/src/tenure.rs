@@ -6,14 +6,14 @@
 //! another node may take over by the database's clock. Taking over raises the epoch, and every write names its epoch.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::PgError;
-use crate::database::{Database, Own, Session, Taking};
+use crate::database::{Claimant, Database, Own, Session, Taking};
 use crate::map::Node;
 use crate::planted::{Planted, wall_clock_behind};
 use crate::steady::Steady;
@@ -41,6 +41,8 @@ const LOOK_RETRY: Duration = Duration::from_millis(20);
 pub struct Tenure {
     pub(crate) shard: i32,
     pub(crate) epoch: i64,
+    /// How long it lasts from a renewal on: [`TENURE`], but in some tests.
+    pub(crate) length: Duration,
     steady: Steady,
     /// What `steady` showed when this began.
     begun: Duration,
@@ -53,6 +55,8 @@ pub struct Tenure {
     clock: AtomicI64,
     /// Microseconds that the quickest of these answers took: by as much at most is `clock` too high.
     quickest: AtomicU64,
+    /// How often this owner has claimed or released names.
+    namings: AtomicU32,
     /// It only looks: nothing is written, and nothing is renewed.
     looks: bool,
     /// Why requests are refused although it is held: nothing can be written just now.
@@ -66,6 +70,7 @@ impl Tenure {
         Self {
             shard,
             epoch,
+            length: TENURE,
             steady,
             begun,
             until: AtomicU64::new(0),
@@ -73,6 +78,7 @@ impl Tenure {
             closed: AtomicBool::new(false),
             clock: AtomicI64::new(i64::MAX),
             quickest: AtomicU64::new(u64::MAX),
+            namings: AtomicU32::new(0),
             looks,
             refuses: Mutex::default(),
             not_renewed: Mutex::default(),
@@ -95,15 +101,15 @@ impl Tenure {
     pub(crate) async fn take(
         session: &mut dyn Session,
         shard: i32,
-        node: &Node,
+        (node, length): (&Node, Duration),
         steady: Steady,
     ) -> Result<Self, PgError> {
         let sent = steady.now();
-        let (epoch, clock) = match session.take(shard, node, TENURE).await? {
+        let (epoch, clock) = match session.take(shard, node, length).await? {
             Taking::Taken { epoch, clock } => (epoch, clock),
             Taking::Owned(node) => return Err(PgError::Owned { shard, node }),
         };
-        let tenure = Self::new(shard, epoch, (steady, sent), false);
+        let tenure = Self { length, ..Self::new(shard, epoch, (steady, sent), false) };
         tenure.extend(sent);
         tenure.set_clock(sent, clock);
         Ok(tenure)
@@ -164,7 +170,7 @@ impl Tenure {
     pub(crate) fn extend(&self, sent: Duration) {
         let sent = if Planted::TenureFromAnswer.is_there() { self.steady.now() } else { sent };
         let margin = if Planted::NoMargin.is_there() { Duration::ZERO } else { MARGIN };
-        let until = (sent.saturating_sub(self.begun) + (TENURE - margin)).as_millis();
+        let until = (sent.saturating_sub(self.begun) + (self.length - margin)).as_millis();
         self.until.fetch_max(u64::try_from(until).unwrap_or(u64::MAX), Ordering::AcqRel);
     }
 
@@ -219,6 +225,12 @@ impl Tenure {
     /// What its writes name.
     pub(crate) fn own(&self) -> Own {
         Own { shard: self.shard, epoch: self.epoch }
+    }
+
+    /// This owner as it claims or releases names the next time.
+    pub(crate) fn next_claimant(&self) -> Claimant {
+        let before = self.namings.fetch_add(1, Ordering::Relaxed);
+        Claimant::new(self.own(), if Planted::ActsNotCounted.is_there() { 0 } else { before })
     }
 
     /// The error of one that is over.

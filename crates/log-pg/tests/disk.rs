@@ -24,10 +24,8 @@ impl Place for Database {
         let has_owners = kept::server()
             .psql(kew_log_pg::server::name_in(&self.0), "SELECT to_regclass('kew_node') IS NOT NULL")
             .unwrap();
-        if has_owners == "t" {
-            kept::forget_owners(&self.0);
-        }
-        Arc::new(kept::take(&self.0).disk)
+        let take = if has_owners == "t" { kept::take_from_vanished } else { kept::take };
+        Arc::new(take(&self.0).disk)
     }
 }
 

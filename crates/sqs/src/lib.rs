@@ -27,6 +27,7 @@ mod subject;
 mod tags;
 mod tasks;
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -173,7 +174,7 @@ impl Handler for Sqs {
             Ok(cx) => {
                 operation = Some(cx.call.action.name());
                 match cx.perform().await {
-                    Err(error) if error.is_unknown() => Box::pin(cx.perform_when_known(error)).await,
+                    Err(error) if error.is_unknown() => cx.perform_when_known(error).await,
                     done => done,
                 }
             }
@@ -219,10 +220,16 @@ struct Context<'a> {
     call: Call,
 }
 
+/// A step that is under way.
+type Performing<'a> = Pin<Box<dyn Future<Output = Result<Reply, WireError>> + Send + 'a>>;
+
 impl Context<'_> {
-    /// Once more, when other nodes have said what they keep; the error if that takes too long.
-    async fn perform_when_known(&self, error: WireError) -> Result<Reply, WireError> {
-        if self.engine.until_all_known().await { self.perform().await } else { Err(error) }
+    /// Once more, when other nodes have said what they keep; the error if that takes too long. In a box that hides its
+    /// type, or each program would hold the operations twice.
+    fn perform_when_known(&self, error: WireError) -> Performing<'_> {
+        Box::pin(async move {
+            if self.engine.until_all_known().await { self.perform().await } else { Err(error) }
+        })
     }
 
     /// The table of operations.

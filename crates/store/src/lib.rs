@@ -108,6 +108,12 @@ pub trait Store: Send + Sync {
         Ok(())
     }
 
+    /// The same of the part of it that this queue is in, where the parts of a store stop one by one.
+    fn health_for(&self, queue: QueueId) -> Result<(), StoreError> {
+        let _all_alike = queue;
+        self.health()
+    }
+
     /// Whether what is known of it may leave this process now. A store that several nodes may own says no to a node
     /// that owns it no more: what that one knows may be old. Asked for each reply, so it waits for nothing.
     fn may_answer(&self) -> bool {

@@ -1,6 +1,7 @@
 //! A store and a running engine, below a front-end under test.
 
 use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -59,14 +60,23 @@ impl fmt::Debug for TestStore {
 }
 
 /// Starts an engine with a virtual clock at [`NOW`], with its timers and its moves of messages.
-pub async fn start_engine(store: &TestStore, entropy: Arc<dyn Entropy>, options: Options) -> Arc<Engine> {
-    let options = Options { clock: ClockKind::Virtual, ..options };
-    let engine = Engine::start(Arc::clone(&store.store), Arc::new(FixedClock), entropy, options).await;
-    let engine = engine.expect("an engine starts over an empty store");
-    let (timers, moves) = (Arc::clone(&engine), Arc::clone(&engine));
-    tokio::spawn(async move { timers.run_timers().await });
-    tokio::spawn(async move { moves.run_moves().await });
-    engine
+///
+/// In a box that hides its type, or each test program would compile the engine's timers and moves again.
+pub fn start_engine(
+    store: &TestStore,
+    entropy: Arc<dyn Entropy>,
+    options: Options,
+) -> Pin<Box<dyn Future<Output = Arc<Engine>> + Send>> {
+    let store = Arc::clone(&store.store);
+    Box::pin(async move {
+        let options = Options { clock: ClockKind::Virtual, ..options };
+        let engine = Engine::start(store, Arc::new(FixedClock), entropy, options).await;
+        let engine = engine.expect("an engine starts over an empty store");
+        let (timers, moves) = (Arc::clone(&engine), Arc::clone(&engine));
+        tokio::spawn(async move { timers.run_timers().await });
+        tokio::spawn(async move { moves.run_moves().await });
+        engine
+    })
 }
 
 /// Moves engine time ahead, through everything that is due on the way.

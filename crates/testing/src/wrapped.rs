@@ -1,11 +1,12 @@
 //! A store with something of it changed for a test; all else passes through.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use kew_core::command::Lease;
 use kew_core::rules::retention::ExpiryHold;
-use kew_core::{Command, Departures, Pause, QueueId, Tally, Timestamp, Traffic, Waits};
-use kew_store::{Store, StoreError, Submission};
+use kew_core::{Command, Departures, Pause, QueueId, ShardId, Tally, Timestamp, Traffic, Waits};
+use kew_store::{Elsewhere, Store, StoreError, Submission};
 
 /// What a test changes of a store. Each method may call the store's own.
 pub trait Wrap<S: Store>: Send + Sync {
@@ -29,6 +30,11 @@ pub trait Wrap<S: Store>: Send + Sync {
         store.keeps(queue)
     }
 
+    /// In place of [`Store::sees`].
+    fn sees(&self, store: &S, queue: QueueId) -> bool {
+        store.sees(queue)
+    }
+
     /// In place of [`Store::may_answer`].
     fn may_answer(&self, store: &S) -> bool {
         store.may_answer()
@@ -47,6 +53,10 @@ pub struct Wrapped<S, W> {
 impl<S: Store, W: Wrap<S>> Store for Wrapped<S, W> {
     fn step(&self, now: Timestamp, command: &Command) -> Submission {
         self.wrap.step(&self.store, now, command)
+    }
+
+    fn step_in(&self, shard: ShardId, now: Timestamp, command: &Command) -> Submission {
+        self.store.step_in(shard, now, command)
     }
 
     fn next_due(&self) -> Option<Timestamp> {
@@ -97,8 +107,21 @@ impl<S: Store, W: Wrap<S>> Store for Wrapped<S, W> {
         self.wrap.health(&self.store)
     }
 
+    fn health_for(&self, queue: QueueId) -> Result<(), StoreError> {
+        self.wrap.health(&self.store)?;
+        self.store.health_for(queue)
+    }
+
     fn keeps(&self, queue: QueueId) -> bool {
         self.wrap.keeps(&self.store, queue)
+    }
+
+    fn sees(&self, queue: QueueId) -> bool {
+        self.wrap.sees(&self.store, queue)
+    }
+
+    fn know_others(&self, elsewhere: Arc<dyn Elsewhere>) {
+        self.store.know_others(elsewhere);
     }
 
     fn knows_all(&self) -> bool {

@@ -8,7 +8,7 @@
 #[cfg(feature = "on")]
 mod on;
 #[cfg(feature = "on")]
-pub use on::{Stretch, polls};
+pub use on::{Stretch, apart, polls};
 
 /// A stretch of work during which others wait: from its beginning until it is dropped.
 #[cfg(not(feature = "on"))]
@@ -24,6 +24,13 @@ impl Stretch {
         let _unused = what;
         Self
     }
+}
+
+/// Runs what belongs to no stretch that has begun.
+#[cfg(not(feature = "on"))]
+#[inline]
+pub fn apart<T>(work: impl FnOnce() -> T) -> T {
+    work()
 }
 
 /// A future each of whose polls is a stretch.

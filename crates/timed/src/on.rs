@@ -1,5 +1,6 @@
 //! With the feature `on`: stretches are timed.
 
+use std::cell::Cell;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -15,20 +16,35 @@ const STRETCH_MAX: Duration = Duration::from_millis(120);
 #[must_use]
 pub struct Stretch {
     what: &'static str,
-    /// CPU time of the thread when it began.
+    /// Counted CPU time of the thread when it began.
     begun: Duration,
+}
+
+thread_local! {
+    /// CPU time of this thread that belongs to no stretch.
+    static APART: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+}
+
+/// Runs what belongs to no stretch that has begun: a simulated wait, during which the thread that waits plays the rest
+/// of the world.
+pub fn apart<T>(work: impl FnOnce() -> T) -> T {
+    let (begun, before) = (cpu_time(), APART.get());
+    let result = work();
+    // What was apart within `work` is part of its time.
+    APART.set(before + cpu_time().saturating_sub(begun));
+    result
 }
 
 impl Stretch {
     /// Begins one; `what` names it.
     pub fn begin(what: &'static str) -> Self {
-        Self { what, begun: cpu_time() }
+        Self { what, begun: counted_time() }
     }
 }
 
 impl Drop for Stretch {
     fn drop(&mut self) {
-        let took = cpu_time().saturating_sub(self.begun);
+        let took = counted_time().saturating_sub(self.begun);
         // A second panic would hide the first.
         if !std::thread::panicking() {
             assert!(
@@ -38,6 +54,11 @@ impl Drop for Stretch {
             );
         }
     }
+}
+
+/// CPU time this thread has taken, without what ran apart.
+fn counted_time() -> Duration {
+    cpu_time().saturating_sub(APART.get())
 }
 
 /// CPU time this thread has taken.
@@ -87,6 +108,32 @@ mod tests {
             spend(STRETCH_MAX / 4);
         }
         assert!(begun.elapsed() > STRETCH_MAX);
+    }
+
+    #[test]
+    fn what_runs_apart_does_not_count() {
+        let _stretch = Stretch::begin("a test");
+        apart(|| {
+            apart(|| spend(STRETCH_MAX));
+            spend(STRETCH_MAX);
+        });
+    }
+
+    #[test]
+    #[should_panic(expected = "a test took")]
+    fn a_long_stretch_within_a_piece_that_runs_apart_fails() {
+        apart(|| {
+            let _stretch = Stretch::begin("a test");
+            spend(STRETCH_MAX + Duration::from_millis(1));
+        });
+    }
+
+    #[test]
+    #[should_panic(expected = "a test took")]
+    fn a_piece_that_ran_apart_makes_no_later_stretch_shorter() {
+        let _outer = Stretch::begin("a test");
+        apart(|| apart(|| spend(STRETCH_MAX)));
+        spend(STRETCH_MAX + Duration::from_millis(1));
     }
 
     #[test]

@@ -29,10 +29,11 @@ pub struct Client {
 enum Kit {
     /// Python with the packages of this requirements file, or with none.
     Python(Option<&'static str>),
-    /// Python without packages, and a program that is too large for the cache: it plays where somebody installed it.
+    /// Python with or without packages, and a program that the system has or somebody installed.
     PythonBeside {
         program: &'static str,
         what: &'static str,
+        requirements: Option<&'static str>,
     },
     Node,
     /// Node with the packages of Cloudflare, which want a newer one than many machines have: it comes with them.
@@ -45,7 +46,36 @@ enum Kit {
     Java(&'static str),
 }
 
+/// In the order in which they begin: those that take longest first, so that none plays alone at the end.
 pub const CLIENTS: &[Client] = &[
+    Client {
+        name: "openapi",
+        what: "schemathesis, the admin API fuzzed from its document",
+        classes: false,
+        kit: Kit::Python(Some("python-openapi")),
+        arguments: &["openapi_play.py"],
+    },
+    Client {
+        name: "wrangler-deploy",
+        what: "wrangler, deploying Workers that run",
+        classes: false,
+        kit: Kit::Cloudflare,
+        arguments: &["deploy_play.mjs"],
+    },
+    Client {
+        name: "wrangler",
+        what: "wrangler, every command for queues",
+        classes: false,
+        kit: Kit::Cloudflare,
+        arguments: &["wrangler_play.mjs"],
+    },
+    Client {
+        name: "wrangler-dev",
+        what: "wrangler dev, producers that reach a running Kew",
+        classes: false,
+        kit: Kit::Cloudflare,
+        arguments: &["dev_play.mjs"],
+    },
     Client {
         name: "boto3",
         what: "boto3, JSON protocol",
@@ -184,36 +214,19 @@ pub const CLIENTS: &[Client] = &[
         name: "cloudflare-curl",
         what: "curl as Cloudflare's guides write it",
         classes: false,
-        kit: Kit::Python(None),
+        kit: Kit::PythonBeside { program: "curl", what: "curl", requirements: None },
         arguments: &["cloudflare_curl_play.py"],
-    },
-    Client {
-        name: "wrangler",
-        what: "wrangler, every command for queues",
-        classes: false,
-        kit: Kit::Cloudflare,
-        arguments: &["wrangler_play.mjs"],
     },
     Client {
         name: "azure-cli",
         what: "the Azure command line",
         classes: false,
-        kit: Kit::PythonBeside { program: "az", what: "the Azure command line, azure-cli 2.91 or newer" },
+        kit: Kit::PythonBeside {
+            program: "az",
+            what: "the Azure command line, azure-cli 2.91 or newer",
+            requirements: None,
+        },
         arguments: &["az_play.py"],
-    },
-    Client {
-        name: "wrangler-deploy",
-        what: "wrangler, deploying Workers that run",
-        classes: false,
-        kit: Kit::Cloudflare,
-        arguments: &["deploy_play.mjs"],
-    },
-    Client {
-        name: "wrangler-dev",
-        what: "wrangler dev, producers that reach a running Kew",
-        classes: false,
-        kit: Kit::Cloudflare,
-        arguments: &["dev_play.mjs"],
     },
     Client {
         name: "dialects",
@@ -223,17 +236,10 @@ pub const CLIENTS: &[Client] = &[
         arguments: &["dialects_play.py"],
     },
     Client {
-        name: "openapi",
-        what: "schemathesis, the admin API fuzzed from its document",
-        classes: false,
-        kit: Kit::Python(Some("python-openapi")),
-        arguments: &["openapi_play.py"],
-    },
-    Client {
         name: "documents",
         what: "the commands of README, transcript and greeting",
         classes: false,
-        kit: Kit::Python(Some("python")),
+        kit: Kit::PythonBeside { program: "curl", what: "curl", requirements: Some("python") },
         arguments: &["documents_play.py"],
     },
     Client {
@@ -260,9 +266,9 @@ impl Client {
             Kit::Python(requirements) => self.python(requirements),
             Kit::Node => self.node("javascript", PathBuf::from("node")),
             Kit::Cloudflare => self.node("cloudflare", newer_node()),
-            Kit::PythonBeside { program, what } => {
+            Kit::PythonBeside { program, what, requirements } => {
                 need(program, &["--version"], what)?;
-                self.python(None)
+                self.python(requirements)
             }
             Kit::Rust(room) => self.rust(room),
             Kit::Go(room) => self.go(room),

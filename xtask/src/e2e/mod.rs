@@ -128,22 +128,46 @@ fn chosen(names: &[&str]) -> Result<Vec<&'static Client>, String> {
     Ok(CLIENTS.iter().filter(|client| names.is_empty() || names.contains(&client.name)).collect())
 }
 
-/// Builds the program as the tests do, and says where it is; `KEW_E2E_PROGRAM` is one that is there already.
+/// Installs and builds the packages of every client, those of the Workers' runtime first.
+///
+/// What cannot be had is said by the step that needs it, which tries again.
+pub fn install_packages() {
+    let _said_later = node_packages("cloudflare");
+    let _said_later = node_packages("console");
+    for client in CLIENTS {
+        let _said_later = client.prepare();
+    }
+}
+
+/// Where the program is; built the first time. Steps that run beside each other do not wait for another's build then.
 pub fn build(with_postgres: bool) -> Result<PathBuf, String> {
+    static BUILT: Mutex<[Option<PathBuf>; 2]> = Mutex::new([None, None]);
+    let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+    let place = usize::from(with_postgres);
+    if built[place].is_none() {
+        let program = make(with_postgres)?;
+        // With the one the other is there too.
+        built[..=place].fill(Some(program));
+    }
+    built[place].clone().ok_or_else(|| "the program was not built".to_owned())
+}
+
+/// Builds the program as the tests do, and says where it is; `KEW_E2E_PROGRAM` is one that is there already.
+fn make(with_postgres: bool) -> Result<PathBuf, String> {
     if let Some(program) = std::env::var_os("KEW_E2E_PROGRAM") {
         return Ok(program.into());
     }
     let cargo = || Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    let make = |arguments: &[&str]| {
+    let build = |arguments: &[&str]| {
         let status =
             cargo().args(arguments).status().map_err(|error| format!("cannot start cargo: {error}"))?;
         if status.success() { Ok(()) } else { Err(format!("cargo {} failed", arguments.join(" "))) }
     };
     // A test of the package makes cargo build the program with the features the tests have built already.
-    make(&["test", "--quiet", "--workspace", "--test", "serve", "--no-run"])?;
+    build(&["test", "--quiet", "--workspace", "--test", "serve", "--no-run"])?;
     if with_postgres {
         // Only `build` puts an example where its name finds it; `test` makes a test of it.
-        make(&["build", "--quiet", "--workspace", "--example", databases::PROGRAM])?;
+        build(&["build", "--quiet", "--workspace", "--example", databases::PROGRAM])?;
     }
     let output = cargo()
         .args(["metadata", "--format-version", "1", "--no-deps"])

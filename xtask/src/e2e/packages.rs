@@ -25,6 +25,7 @@ const PACKAGES: &[Package] = &[
     // Debian counts its default JDK as 1.17 where it is Java 17.
     Package { program: "javac", names: &["default-jdk-headless"], oldest: &[1, 17] },
     Package { program: "mvn", names: &["maven"], oldest: &[3] },
+    Package { program: "curl", names: &["curl"], oldest: &[7] },
 ];
 
 #[derive(Debug, PartialEq, Eq)]

@@ -17,7 +17,7 @@ const COUNT: HeaderName = HeaderName::from_static("x-ms-approximate-messages-cou
 /// Made, found with the same metadata, or refused.
 pub(crate) async fn create(cx: &Context<'_>) -> Result<Reply, WireError> {
     let metadata = read_metadata(cx.request)?;
-    if let Some(queue) = cx.queue_if_any()? {
+    if let Some(queue) = cx.queue_if_known()? {
         return existing(&queue, &metadata);
     }
     let (key, document) = documents::put_metadata(&metadata);

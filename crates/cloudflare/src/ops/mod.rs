@@ -22,11 +22,20 @@ mod queue_metrics;
 mod scripts;
 mod write_consumer;
 
+use std::pin::Pin;
+
 use kew_http::{Method, Reply};
 
 use crate::Context;
 use crate::error::WireError;
 use crate::route::Operation;
+
+/// Performs an operation once more. In a box that hides its type, or each program would hold all of them twice.
+pub(crate) fn perform_again<'a>(
+    cx: &'a Context<'a>,
+) -> Pin<Box<dyn Future<Output = Result<Reply, WireError>> + Send + 'a>> {
+    Box::pin(perform(cx))
+}
 
 /// The table of operations.
 pub(crate) async fn perform(cx: &Context<'_>) -> Result<Reply, WireError> {

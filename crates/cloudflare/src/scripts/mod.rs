@@ -14,6 +14,7 @@ mod shown;
 mod upload;
 mod versions;
 
+use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 
 use kew_core::AccountId;
@@ -58,8 +59,16 @@ pub fn refused_here() -> Reply {
     encode::error(&WireError::new(Code::WorkersRefused).saying(text))
 }
 
-/// Answers a request about Workers.
-pub(crate) async fn answer(house: &Cloudflare, request: &Request) -> Reply {
+/// Answers a request about Workers. In a box of its own: there must be room for the largest answer wherever there is
+/// one for any. It hides its type, or all of this would be compiled again in each program.
+pub(crate) fn answer<'a>(
+    house: &'a Cloudflare,
+    request: &'a Request,
+) -> Pin<Box<dyn Future<Output = Reply> + Send + 'a>> {
+    Box::pin(answer_call(house, request))
+}
+
+async fn answer_call(house: &Cloudflare, request: &Request) -> Reply {
     let (name, answer) = match Call::of(&request.method, request.uri.path()) {
         Ok((account, call)) => {
             let answer = match let_in(house, request, account, &call) {

@@ -254,6 +254,7 @@ impl Context<'_> {
             Op::ShowBackup => backups::show(self),
             Op::ShowShards => shards::list(self).await,
             Op::HandOverShard => shards::hand_over(self).await,
+            Op::MoveShard => shards::move_to_database(self).await,
             Op::ListAlarms => shows::alarms(self).await,
             Op::ListNodes => shards::nodes(self).await,
             Op::ShowConfig => Ok(shows::config(self)),

@@ -7,8 +7,8 @@ use super::message_fields::{
 };
 use super::queue_fields::{DELAYED, FAILED, HOLDER, LEASED, PROCESSING, QUEUE, QUEUE_WHOLE, REDRIVE, SAMPLE};
 use super::server_fields::{
-    ALARM, ATTEMPT, AUDIT, BACKUP, CIRCUIT, CLOCK, CLOCK_TOLD, CONFIG, FOLLOW, HANDED_OVER, NODE, SESSION,
-    SHARD, STORE,
+    ALARM, ATTEMPT, AUDIT, BACKUP, CIRCUIT, CLOCK, CLOCK_TOLD, CONFIG, FOLLOW, HANDED_OVER, MOVED_SHARD,
+    NODE, SESSION, SHARD, STORE,
 };
 use super::settings::SETTINGS;
 use super::table::{Needs, Op, Route, get, post};
@@ -212,11 +212,18 @@ pub(crate) static ROUTES: &[Route] = &[
         .reply(BACKUP)
         .refusals(&[(404, "There is no such task")]),
     get("/shards", Op::ShowShards, "showShards", "Every shard of the store, and which node keeps it; in a fleet each node tells of its own")
-        .reply(&[field("shards", Kind::Objects(SHARD), "The shards").required()]),
+        .reply(&[
+            field("shards", Kind::Objects(SHARD), "The shards").required(),
+            field("databases", COUNT, "How many databases the store lies in").required(),
+        ]),
     post("/shards/{shard}/hand-over", Op::HandOverShard, "handOverShard", "Has the node that keeps a shard hand it to another one. Its queues pause for a moment; requests wait for that. It stays there until a node joins or leaves")
         .body(&[field("to", Kind::Text(200), "The node, by its name or id; the one with the fewest shards when missing")])
         .reply(HANDED_OVER)
         .refusals(&[(404, "There is no such shard"), (409, "The store has one owner, no such node lives, it is about to stop, or no node keeps the shard just now")]),
+    post("/shards/{shard}/move", Op::MoveShard, "moveShard", "Moves a shard to another database of the store. Its owner copies it while it serves it, and then its queues pause for a moment. Naming the database that it lies in ends a move")
+        .body(&[field("database", Kind::Whole(1, 65_535), "The number of the database, from 1").required()])
+        .reply(MOVED_SHARD)
+        .refusals(&[(404, "There is no such shard"), (409, "The store does not lie in several databases, or has fewer of them")]),
     get("/nodes", Op::ListNodes, "listNodes", "The nodes that live")
         .reply(&[field("nodes", Kind::Objects(NODE), "The nodes").required()]),
     get("/alarms", Op::ListAlarms, "listAlarms", "The alarms of the rules in the settings, looked at every 5 s, those that fire first; at most 10 000")

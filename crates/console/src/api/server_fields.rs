@@ -68,6 +68,10 @@ pub(super) const BACKUP: &[Field] = &[
 /// A shard.
 pub(super) const SHARD: &[Field] = &[
     field("shard", COUNT, "Its number").required(),
+    field("database", COUNT, "The number of the database that it lies in, from 1: 1 where the store has one").required(),
+    field("moving_to", COUNT, "The number of the database that it is being moved to; null where it stays")
+        .nullable()
+        .required(),
     field("owner", TEXT, "The node that owns it; null while none does").nullable().required(),
     field("epoch", COUNT, "Raised by every take-over").required(),
     field(
@@ -97,6 +101,19 @@ pub(super) const HANDED_OVER: &[Field] = &[
     field("from", TEXT, "The node that owned it").required(),
     field("to", TEXT, "The node that owns it").required(),
     field("done", Kind::Flag, "False where it is still on its way after 5 s").required(),
+];
+
+/// A shard that is moved to another database.
+pub(super) const MOVED_SHARD: &[Field] = &[
+    field("shard", COUNT, "Its number").required(),
+    field("from", COUNT, "The number of the database that it lay in").required(),
+    field("to", COUNT, "The number of the database that it is to lie in").required(),
+    field(
+        "done",
+        Kind::Flag,
+        "False where it is still being copied after 5 s; GET /shards shows when it is there",
+    )
+    .required(),
 ];
 
 /// A node.

@@ -12,8 +12,8 @@ use crate::error::{ApiError, answer};
 use crate::fleet::{Fleet, FleetNode, FleetNow, FleetShard, OwnShard};
 use crate::peers::{Holding, own_shards};
 
-/// How long a reply to a hand-over waits for its end.
-const HANDED_OVER_WITHIN: Duration = Duration::from_secs(5);
+/// How long a reply to a hand-over or a move waits for its end.
+const ENDS_WITHIN: Duration = Duration::from_secs(5);
 /// How often it is looked whether that has come.
 const LOOKS_EVERY: Duration = Duration::from_millis(25);
 
@@ -22,42 +22,55 @@ pub(super) async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let running = cx.running()?;
     let Some(fleet) = &running.fleet else {
         let own = own_shards(&running, &cx.console.settings.store_syncs);
-        let shown = |own: &OwnShard| shard_row(own.shard, Some(&running.place.owner), own.epoch, Some(own));
+        let shown = |own: &OwnShard| {
+            shard_row((own.shard, 1, None), Some(&running.place.owner), own.epoch, Some(own))
+        };
         let rows: Vec<Value> = own.iter().map(shown).collect();
-        return Ok(answer(StatusCode::OK, &json!({ "shards": rows })));
+        return Ok(answer(StatusCode::OK, &json!({ "shards": rows, "databases": 1 })));
     };
     let holding = cx.console.peers.holding(fleet).await;
     render(move || {
         let shown = |row: &FleetShard| of_fleet(&holding, row);
         let rows: Vec<Value> = holding.now.shards.iter().map(shown).collect();
-        json!({ "shards": rows })
+        json!({ "shards": rows, "databases": holding.now.databases.max(1) })
     })
     .await
 }
 
 /// A shard of a fleet.
 fn of_fleet(holding: &Holding, row: &FleetShard) -> Value {
+    let place = (row.shard, row.database, row.moving_to);
     let Some(owner) = row.owner.as_deref() else {
-        return written(row.shard, None, row.epoch, ("waiting", None));
+        return written(place, None, row.epoch, ("waiting", None));
     };
     let own = holding.of_shard(owner, row.shard);
     let name = holding.now.called(owner);
     match (holding.of(owner), own) {
-        (None, _) => written(row.shard, Some(&name), row.epoch, ("unreachable", None)),
-        (Some(_), None) => written(row.shard, Some(&name), row.epoch, ("opening", None)),
-        (Some(_), Some(own)) => shard_row(row.shard, Some(&name), row.epoch, Some(own)),
+        (None, _) => written(place, Some(&name), row.epoch, ("unreachable", None)),
+        (Some(_), None) => written(place, Some(&name), row.epoch, ("opening", None)),
+        (Some(_), Some(own)) => shard_row(place, Some(&name), row.epoch, Some(own)),
     }
 }
 
-fn shard_row(shard: u64, owner: Option<&str>, epoch: u64, own: Option<&OwnShard>) -> Value {
+/// The number of a shard, of the database that it lies in, and of the one that it is being moved to.
+type Place = (u64, u64, Option<u64>);
+
+fn shard_row(place: Place, owner: Option<&str>, epoch: u64, own: Option<&OwnShard>) -> Value {
     let is_well = own.is_some_and(|own| own.refusal.is_none());
-    written(shard, owner, epoch, (if is_well { "serving" } else { "failed" }, own))
+    written(place, owner, epoch, (if is_well { "serving" } else { "failed" }, own))
 }
 
-fn written(shard: u64, owner: Option<&str>, epoch: u64, (state, own): (&str, Option<&OwnShard>)) -> Value {
+fn written(
+    (shard, database, moving_to): Place,
+    owner: Option<&str>,
+    epoch: u64,
+    (state, own): (&str, Option<&OwnShard>),
+) -> Value {
     let append_ms = own.and_then(|own| own.append_ms);
     json!({
         "shard": shard,
+        "database": database,
+        "moving_to": moving_to,
         "owner": owner,
         "epoch": epoch,
         "state": state,
@@ -113,10 +126,8 @@ fn node_row(holding: &Holding, node: &FleetNode) -> Value {
 /// `POST /shards/{shard}/hand-over`.
 pub(super) async fn hand_over(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let running = cx.running()?;
-    let text = cx.parts.first().map_or("", String::as_str);
-    let unknown =
-        || ApiError::new(StatusCode::NOT_FOUND, "shard_not_found", format!("there is no shard {text}"));
-    let shard: u64 = text.parse().map_err(|_| unknown())?;
+    let (number, unknown) = asked(cx);
+    let shard = number.ok_or_else(&unknown)?;
     let Some(fleet) = &running.fleet else {
         if shard > 0 {
             return Err(unknown());
@@ -126,7 +137,7 @@ pub(super) async fn hand_over(cx: &Context<'_>) -> Result<Reply, ApiError> {
         return Err(ApiError::conflict("no_fleet", message));
     };
     let now = fleet.now();
-    let row = now.shards.iter().find(|row| row.shard == shard).ok_or_else(unknown)?;
+    let row = now.shards.iter().find(|row| row.shard == shard).ok_or_else(&unknown)?;
     let Some(from) = row.owner.as_deref() else {
         let message = format!("no node keeps shard {shard} just now: one is taking it");
         return Err(ApiError::conflict("shard_is_moving", message));
@@ -182,5 +193,43 @@ async fn has_come(fleet: &Arc<dyn Fleet>, shard: u64, to: &str) -> bool {
             tokio::time::sleep(LOOKS_EVERY).await;
         }
     };
-    tokio::time::timeout(HANDED_OVER_WITHIN, comes).await.is_ok()
+    tokio::time::timeout(ENDS_WITHIN, comes).await.is_ok()
+}
+
+/// `POST /shards/{shard}/move`.
+pub(super) async fn move_to_database(cx: &Context<'_>) -> Result<Reply, ApiError> {
+    let running = cx.running()?;
+    let (number, unknown) = asked(cx);
+    let shard = number.ok_or_else(&unknown)?;
+    let Some(fleet) = &running.fleet else {
+        let message =
+            "the store does not lie in several databases: kew store create --databases makes one that does";
+        return Err(if shard > 0 { unknown() } else { ApiError::conflict("no_other_database", message) });
+    };
+    let now = fleet.now();
+    let row = now.shards.iter().find(|row| row.shard == shard).ok_or_else(&unknown)?;
+    let (from, to) = (row.database, cx.body.whole("database").unwrap_or_default());
+    if to > now.databases.max(1) {
+        let message = format!("the store lies in {} database(s), counted from 1", now.databases.max(1));
+        return Err(ApiError::conflict("no_other_database", message));
+    }
+    // Also where it lies there: another node may have been asked for a move that this one has not heard of.
+    fleet.move_shard(shard, to).await.map_err(ApiError::unavailable)?;
+    let has_come = async {
+        let is_there = |row: &FleetShard| row.shard == shard && row.database == to && row.moving_to.is_none();
+        while !fleet.now().shards.iter().any(is_there) {
+            tokio::time::sleep(LOOKS_EVERY).await;
+        }
+    };
+    let done = tokio::time::timeout(ENDS_WITHIN, has_come).await.is_ok();
+    Ok(answer(StatusCode::OK, &json!({ "shard": shard, "from": from, "to": to, "done": done })))
+}
+
+/// The number of the shard that a request is about, and the answer where there is none.
+fn asked(cx: &Context<'_>) -> (Option<u64>, impl Fn() -> ApiError + use<>) {
+    let text = cx.parts.first().cloned().unwrap_or_default();
+    let number = text.parse().ok();
+    (number, move || {
+        ApiError::new(StatusCode::NOT_FOUND, "shard_not_found", format!("there is no shard {text}"))
+    })
 }

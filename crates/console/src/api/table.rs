@@ -41,6 +41,7 @@ pub(crate) enum Op {
     ShowBackup,
     ShowShards,
     HandOverShard,
+    MoveShard,
     ListNodes,
     ListAlarms,
     ShowConfig,
@@ -92,6 +93,7 @@ impl Op {
             | Self::ShowBackup
             | Self::ShowShards
             | Self::HandOverShard
+            | Self::MoveShard
             | Self::ListNodes
             | Self::ListAlarms
             | Self::ShowConfig

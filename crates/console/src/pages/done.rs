@@ -37,6 +37,9 @@ const SENTENCES: &[(&str, &str)] = &[
     ("removed", "The queue was deleted."),
     ("handed_over", "The shard was handed over."),
     ("hands_over", "The shard is on its way to its new node."),
+    ("moved_shard", "The shard lies in its new database."),
+    ("moves_shard", "The shard is being copied to its new database, and is served meanwhile."),
+    ("stays_shard", "The shard stays where it lies."),
 ];
 
 /// What the form before did, if this page is the first since.

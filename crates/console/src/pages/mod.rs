@@ -266,6 +266,7 @@ impl Visit<'_> {
             FormOp::Settings => settings::take(self, first).await,
             FormOp::Backup => backups::begin(self).await,
             FormOp::HandOver => shards::hand_over(self, first).await,
+            FormOp::MoveShard => shards::move_to_database(self, first).await,
             FormOp::Pause => queue::set_paused(self, first, true).await,
             FormOp::Resume => queue::set_paused(self, first, false).await,
             FormOp::Purge => queue::purge(self, first).await,

@@ -1,4 +1,4 @@
-//! The shard map: which node keeps which shard, and the buttons that hand one over.
+//! The shard map: which node keeps which shard, in which database, and the buttons that hand one over or move it.
 
 use kew_http::Method;
 use maud::{Markup, html};
@@ -11,10 +11,14 @@ use super::{PageReply, Visit, read, text};
 
 /// The map: nodes with their shards, then each shard with its figures.
 pub(super) fn map(visit: &Visit<'_>, shards: &Value, nodes: &Value) -> Markup {
+    let databases = read::whole(shards, "databases");
     let (shards, nodes) = (read::list(shards, "shards"), read::list(nodes, "nodes"));
-    let rows: Vec<Vec<Markup>> = shards.iter().map(|shard| row(visit, shard, nodes)).collect();
+    let rows: Vec<Vec<Markup>> = shards.iter().map(|shard| row(visit, shard, nodes, databases)).collect();
     let mut columns =
         vec!["Shard", "Owner", "State", "Epoch", "Append, median", "99th percentile", "Taken over"];
+    if databases > 1 {
+        columns.push("Database");
+    }
     if may_move(visit, nodes) {
         columns.push("Hand over");
     }
@@ -78,7 +82,7 @@ fn state(word: &str) -> Markup {
     }
 }
 
-fn row(visit: &Visit<'_>, shard: &Value, nodes: &[Value]) -> Vec<Markup> {
+fn row(visit: &Visit<'_>, shard: &Value, nodes: &[Value], databases: u64) -> Vec<Markup> {
     let none = || html! { span.quiet { "–" } };
     let ms = |name: &str| match read::number(shard, name) {
         Some(ms) => html! { (ms) " ms" },
@@ -97,10 +101,39 @@ fn row(visit: &Visit<'_>, shard: &Value, nodes: &[Value]) -> Vec<Markup> {
         ms("append_ms_p99"),
         read::whole_given(shard, "taken_over_at_ms").map_or_else(none, text::instant),
     ];
+    if databases > 1 {
+        row.push(database(visit, shard, databases));
+    }
     if may_move(visit, nodes) {
         row.push(owner.map_or_else(none, |owner| form(visit, read::whole(shard, "shard"), owner, nodes)));
     }
     row
+}
+
+/// The database of a shard, and the form that moves it to another one, or leaves it where it is.
+fn database(visit: &Visit<'_>, shard: &Value, databases: u64) -> Markup {
+    let (number, lies) = (read::whole(shard, "shard"), read::whole(shard, "database"));
+    let moving_to = read::whole_given(shard, "moving_to");
+    html! {
+        (lies)
+        @if let Some(to) = moving_to { " " span.badge { "moving to " (to) } }
+        @if visit.frame.may_act() {
+            form.inline method="post" action={ "/shards/" (number) "/move" } {
+                (visit.frame.proof())
+                @if moving_to.is_some() {
+                    input type="hidden" name="database" value=(lies);
+                    button aria-label={ "Leave shard " (number) " in database " (lies) } { "Stop" }
+                } @else {
+                    select name="database" aria-label={ "The database to move shard " (number) " to" } {
+                        @for other in (1..=databases).filter(|other| *other != lies) {
+                            option value=(other) { (other) }
+                        }
+                    }
+                    button aria-label={ "Move shard " (number) } { "Move" }
+                }
+            }
+        }
+    }
 }
 
 /// The form that hands a shard to another node.
@@ -150,4 +183,20 @@ pub(super) async fn hand_over(visit: &Visit<'_>, shard: &str) -> PageReply {
     let handed = visit.change(Method::POST, &path, &to).await?;
     let is_done = read::is_set(&handed, "done");
     Ok(see_done(visit, "/store", if is_done { "handed_over" } else { "hands_over" }))
+}
+
+/// `POST /shards/{shard}/move`.
+pub(super) async fn move_to_database(visit: &Visit<'_>, shard: &str) -> PageReply {
+    let form = Form::read(visit)?;
+    let database = form.given("database").unwrap_or_default();
+    // What is no number is refused by the API, in its words.
+    let database = database.parse::<u64>().map_or_else(|_| json!(database), Value::from);
+    let path = format!("/shards/{}/move", kew_http::percent::encode(shard.as_bytes()));
+    let moved = visit.change(Method::POST, &path, &json!({ "database": database })).await?;
+    let done = match (read::is_set(&moved, "done"), moved["from"] == moved["to"]) {
+        (_, true) => "stays_shard",
+        (true, false) => "moved_shard",
+        (false, false) => "moves_shard",
+    };
+    Ok(see_done(visit, "/store", done))
 }

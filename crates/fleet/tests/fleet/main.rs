@@ -1,6 +1,7 @@
 //! Nodes of a fleet, over shards in memory: any node serves any queue, and shards go from node to node.
 #![allow(clippy::indexing_slicing, reason = "a test fails by panicking")]
 
+mod databases;
 mod faults;
 mod moving;
 mod operator;

@@ -13,8 +13,8 @@ use kew_core::{
 };
 use kew_engine::{Engine, EngineError, Options, TimeSource};
 use kew_fleet::{
-    Agreed, Carried, Carrier, Fleet, FleetMap, Home, Keeper, Kept, Lost, Names, NodeId, NodeRow, Phase,
-    ShardRow,
+    Agreed, Carried, Carrier, CopiedShard, Fleet, FleetMap, Goes, Home, Keeper, Kept, Lost, MapPart, Names,
+    NodeId, NodeRow, Phase, ShardRow,
 };
 use kew_peer::Request;
 use kew_store::ledger::Bounds;
@@ -27,6 +27,7 @@ use tokio::time::Instant;
 /// What outlives the nodes: the shards, who owns them, and the names.
 pub struct World {
     count: ShardCount,
+    databases: u16,
     stores: Vec<Arc<MemoryStore>>,
     state: Mutex<State>,
     begun: Instant,
@@ -40,18 +41,30 @@ struct State {
     owners: BTreeMap<ShardId, (NodeId, Arc<AtomicBool>)>,
     wanted: BTreeMap<ShardId, NodeId>,
     epochs: BTreeMap<ShardId, i64>,
+    /// The databases of shards that were moved, and how often they were.
+    lies: BTreeMap<ShardId, (u16, i32)>,
+    /// The databases that shards are wanted in.
+    wanted_in: BTreeMap<ShardId, u16>,
     names: HashMap<QueueKey, ShardId>,
     /// Names are not released just now.
     keeps_names: bool,
     /// What each node sees of the map, and those that see nothing new.
     maps: BTreeMap<NodeId, watch::Sender<Arc<FleetMap>>>,
-    blind: Vec<NodeId>,
+    blind: Vec<(NodeId, u16)>,
+    /// Nodes that a database hears of no more, and those it has not heard of yet.
+    unheard: Vec<(NodeId, u16)>,
     /// What is wrong with shards.
     faults: BTreeMap<ShardId, Arc<Faults>>,
     /// Pairs of nodes that do not hear each other.
     cut: Vec<(NodeId, NodeId)>,
     /// How often nodes were cut off.
     cuts: u64,
+}
+
+impl State {
+    fn database_of(&self, shard: ShardId, databases: u16) -> u16 {
+        self.lies.get(&shard).map_or(shard.0 % databases, |(database, _)| *database)
+    }
 }
 
 /// What is wrong with a shard.
@@ -67,6 +80,8 @@ pub struct Faults {
     pub at_step: Mutex<Option<AtStep>>,
     /// What is done while it is made ready for another node, if anything.
     pub at_prepare: Mutex<Option<AtPrepare>>,
+    /// Why it cannot be copied to another database, if so.
+    pub cannot_copy: Mutex<Option<String>>,
 }
 
 /// Called with each command that a shard takes.
@@ -87,6 +102,11 @@ pub struct Node {
 
 impl World {
     pub fn of(shards: u16) -> Arc<Self> {
+        Self::over(shards, 1)
+    }
+
+    /// The same, with the shards spread over several databases.
+    pub fn over(shards: u16, databases: u16) -> Arc<Self> {
         let count = ShardCount::new(shards).expect("a world has a shard");
         let entropy = Arc::new(CountingEntropy::default());
         let store = |shard| {
@@ -95,6 +115,7 @@ impl World {
         };
         Arc::new(Self {
             count,
+            databases,
             stores: count.all().map(store).collect(),
             state: Mutex::default(),
             begun: Instant::now(),
@@ -131,7 +152,7 @@ impl World {
         .await
         .expect("starts");
         fleet.serve_with(&engine);
-        let (sender, mut maps) = watch::channel(Arc::default());
+        let (sender, mut maps) = watch::channel(Arc::new(FleetMap::of_databases(self.databases)));
         {
             let mut state = self.state.lock();
             state.nodes.insert(id.clone(), Arc::clone(&fleet));
@@ -154,29 +175,78 @@ impl World {
     /// Shows the map as it is now, as each node reads it twice a second.
     pub fn publish(&self) {
         let state = self.state.lock();
-        let nodes = state.nodes.keys().map(|id| NodeRow {
+        for database in 0..self.databases {
+            let part = self.part(&state, database);
+            let sees = |node: &NodeId| !state.blind.contains(&(node.clone(), database));
+            for (_, maps) in state.maps.iter().filter(|(node, _)| sees(node)) {
+                maps.send_modify(|map| *map = Arc::new(map.with(database, part.clone())));
+            }
+        }
+    }
+
+    /// What a database says.
+    fn part(&self, state: &State, database: u16) -> MapPart {
+        let lives =
+            |id: &NodeId| state.nodes.contains_key(id) && !state.unheard.contains(&(id.clone(), database));
+        let nodes = state.nodes.keys().filter(|id| lives(id)).map(|id| NodeRow {
             id: id.clone(),
             name: Arc::clone(&id.0),
             address: Arc::clone(&id.0),
             version: "1".into(),
         });
-        let lives = |id: &NodeId| state.nodes.contains_key(id);
-        let shards = self.count.all().map(|shard| ShardRow {
+        let lies = |shard: &ShardId| state.database_of(*shard, self.databases) == database;
+        let shards = self.count.all().filter(lies);
+        let shards = shards.map(|shard| ShardRow {
             shard,
             epoch: state.epochs.get(&shard).copied().unwrap_or_default(),
             owner: state.owners.get(&shard).map(|(node, _)| node.clone()).filter(lives),
             wanted: state.wanted.get(&shard).cloned().filter(lives),
+            moves: state.lies.get(&shard).map_or(0, |(_, moves)| *moves),
+            wanted_in: state.wanted_in.get(&shard).copied(),
         });
-        let read_at = Some(Instant::now());
-        let map = Arc::new(FleetMap { nodes: nodes.collect(), shards: shards.collect(), read_at });
-        for (_, maps) in state.maps.iter().filter(|(node, _)| !state.blind.contains(node)) {
-            maps.send_replace(Arc::clone(&map));
+        let (nodes, shards, read_at) = (nodes.collect(), shards.collect(), Some(Instant::now()));
+        MapPart { nodes, shards, read_at, ..MapPart::default() }
+    }
+
+    /// The number of the database that a shard lies in.
+    pub fn database_of(&self, shard: ShardId) -> u16 {
+        self.state.lock().database_of(shard, self.databases)
+    }
+
+    /// An operator wants a shard to be in a database, or where it is.
+    pub fn want_in(&self, shard: ShardId, database: Option<u16>) {
+        let mut state = self.state.lock();
+        match database {
+            Some(database) => drop(state.wanted_in.insert(shard, database)),
+            None => drop(state.wanted_in.remove(&shard)),
         }
     }
 
     /// A node sees nothing new of the map from now on, though it goes on being shown the old one.
     pub fn blind(&self, node: &Node) {
-        self.state.lock().blind.push(node.id.clone());
+        let each = (0..self.databases).map(|database| (node.id.clone(), database));
+        self.state.lock().blind.extend(each);
+    }
+
+    /// A database and a node hear nothing of each other for longer than an owner may answer: it owns nothing there.
+    pub fn silence(&self, node: &Node, database: u16) {
+        let mut state = self.state.lock();
+        state.blind.push((node.id.clone(), database));
+        state.unheard.push((node.id.clone(), database));
+        for (shard, (owner, alive)) in &state.owners {
+            if *owner == node.id && state.database_of(*shard, self.databases) == database {
+                alive.store(false, Ordering::Release);
+            }
+        }
+        state.owners.retain(|_, (_, alive)| alive.load(Ordering::Acquire));
+    }
+
+    /// They hear of each other again.
+    pub fn hear(&self, node: &Node, database: u16) {
+        let mut state = self.state.lock();
+        let both = (node.id.clone(), database);
+        state.blind.retain(|blind| *blind != both);
+        state.unheard.retain(|unheard| *unheard != both);
     }
 
     /// Shows a node the map again that it has.
@@ -189,6 +259,11 @@ impl World {
     /// Names cannot be released, or can again.
     pub fn keep_names(&self, keeps: bool) {
         self.state.lock().keeps_names = keeps;
+    }
+
+    /// A shard has a name of no queue, as one has whose owner ended between two steps.
+    pub fn leave_name(&self, name: &str, shard: ShardId) {
+        self.state.lock().names.insert(key(name), shard);
     }
 
     /// Which shard has a name.
@@ -347,6 +422,19 @@ impl Reach {
     }
 }
 
+/// What is said of a database that does not answer.
+fn silent<T: std::marker::Send + 'static>() -> Agreed<T> {
+    let cause = "the database is away".to_owned();
+    Box::pin(std::future::ready(Err(StoreError::Unavailable { cause })))
+}
+
+impl Reach {
+    /// Names are in the first database.
+    fn hears_no_names(&self) -> bool {
+        self.world.state.lock().unheard.contains(&(self.me.clone(), 0))
+    }
+}
+
 impl Carrier for Reach {
     fn carry(&self, node: &NodeId, request: Request) -> Carried {
         let fleet = self.world.state.lock().nodes.get(node).cloned();
@@ -371,15 +459,20 @@ impl Carrier for Reach {
 
 impl Names for Reach {
     fn claim(&self, shard: ShardId, key: &QueueKey) -> Agreed<ShardId> {
+        if self.hears_no_names() {
+            return silent();
+        }
         let owner = *self.world.state.lock().names.entry(key.clone()).or_insert(shard);
         Box::pin(std::future::ready(Ok(owner)))
     }
 
     fn release(&self, shard: ShardId, key: &QueueKey) -> Agreed<()> {
+        if self.hears_no_names() {
+            return silent();
+        }
         let mut state = self.world.state.lock();
         if state.keeps_names {
-            let cause = "the database is away".to_owned();
-            return Box::pin(std::future::ready(Err(StoreError::Unavailable { cause })));
+            return silent();
         }
         if state.names.get(key) == Some(&shard) {
             state.names.remove(key);
@@ -388,6 +481,9 @@ impl Names for Reach {
     }
 
     fn settle(&self, shard: ShardId, keys: Vec<QueueKey>) -> Agreed<()> {
+        if self.hears_no_names() {
+            return silent();
+        }
         let mut state = self.world.state.lock();
         state.names.retain(|_, owner| *owner != shard);
         state.names.extend(keys.into_iter().map(|key| (key, shard)));
@@ -404,6 +500,10 @@ impl Home for Reach {
         if !state.nodes.contains_key(&self.me) {
             return Err("the node is dead".to_owned());
         }
+        let lies = state.database_of(shard, self.world.databases);
+        if state.unheard.contains(&(self.me.clone(), lies)) {
+            return Err("the database is silent".to_owned());
+        }
         let alive = Arc::new(AtomicBool::new(true));
         state.owners.insert(shard, (self.me.clone(), Arc::clone(&alive)));
         state.wanted.remove(&shard);
@@ -411,7 +511,8 @@ impl Home for Reach {
         let faults = Arc::clone(state.faults.entry(shard).or_default());
         drop(state);
         let inner = Arc::clone(&self.world.stores[usize::from(shard.0)]);
-        let prepared = Arc::clone(&faults);
+        let (prepared, copied) = (Arc::clone(&faults), Arc::clone(&faults));
+        let (mover, me) = (Arc::clone(&self.world), self.me.clone());
         let store = Arc::new(Owned { inner, alive: Arc::clone(&alive), faults });
         let (world, watched) = (Arc::clone(&self.world), Arc::clone(&alive));
         Ok(Some(Kept {
@@ -424,15 +525,36 @@ impl Home for Reach {
                     at_prepare();
                 }
             }),
-            close: Box::new(move |to| {
+            copy_to: Arc::new(move |database, goes_on| {
+                if let Some(why) = copied.cannot_copy.lock().clone() {
+                    return Err(why);
+                }
+                if !goes_on.load(Ordering::Acquire) {
+                    return Err("it is not wanted any more".to_owned());
+                }
+                let (world, me) = (Arc::clone(&mover), me.clone());
+                let finish = move || {
+                    let mut state = world.state.lock();
+                    let moves = state.lies.get(&shard).map_or(0, |(_, moves)| *moves);
+                    state.lies.insert(shard, (database, moves + 1));
+                    state.wanted_in.remove(&shard);
+                    state.wanted.insert(shard, me);
+                    Ok(())
+                };
+                Ok(CopiedShard { finish: Box::new(finish), give_up: Box::new(|| {}) })
+            }),
+            close: Box::new(move |goes| {
                 let mut state = world.state.lock();
-                if alive.swap(false, Ordering::AcqRel) {
+                let is_owned = alive.swap(false, Ordering::AcqRel);
+                if is_owned {
                     state.owners.remove(&shard);
-                    if let Some(to) = to {
-                        state.wanted.insert(shard, to.clone());
-                    }
                 }
                 drop(state);
+                match goes {
+                    Goes::To(to) if is_owned => drop(world.state.lock().wanted.insert(shard, to)),
+                    Goes::Moved(copied) if is_owned => (copied.finish)().expect("nothing is in its way"),
+                    _ => {}
+                }
                 world.publish();
             }),
         }))

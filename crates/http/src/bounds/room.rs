@@ -81,17 +81,17 @@ impl Room {
 
     /// Waits until there is room, and keeps this number of bytes of it until what is returned is dropped: for a reply
     /// whose length shows only when it is made.
-    pub async fn keep(&self, bytes: usize) -> Result<Kept, Refusal> {
+    pub async fn keep(&self, bytes: usize) -> Result<KeptBytes, Refusal> {
         self.free().await?;
         Ok(self.take(bytes))
     }
 
     /// Counts a reply that is made, until what is returned is dropped.
-    pub(crate) fn take(&self, bytes: usize) -> Kept {
+    pub(crate) fn take(&self, bytes: usize) -> KeptBytes {
         if let Some(own) = &self.0 {
             kew_core::Room::take(&**own, bytes);
         }
-        Kept { room: self.clone(), bytes }
+        KeptBytes { room: self.clone(), bytes }
     }
 
     /// The same for a request that hands messages out.
@@ -160,12 +160,12 @@ impl kew_core::Room for Own {
 
 /// Bytes of a reply, counted until this is dropped.
 #[derive(Debug)]
-pub struct Kept {
+pub struct KeptBytes {
     room: Room,
     bytes: usize,
 }
 
-impl Drop for Kept {
+impl Drop for KeptBytes {
     fn drop(&mut self) {
         if let Some(own) = &self.room.0 {
             kew_core::Room::give_back(&**own, self.bytes);

@@ -16,7 +16,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::line::{Line, OnLine};
-use super::pool::Place;
+use super::pool::ServerAddress;
 use super::{ClientError, Reach, Sender};
 use crate::tls::{self, TlsError};
 
@@ -52,32 +52,32 @@ impl Connector {
         self.only = Some(address);
     }
 
-    pub(super) async fn connect(&self, place: &Place) -> Result<Sender, ClientError> {
-        match tokio::time::timeout(self.within, self.connect_at_leisure(place)).await {
+    pub(super) async fn connect(&self, server: &ServerAddress) -> Result<Sender, ClientError> {
+        match tokio::time::timeout(self.within, self.connect_at_leisure(server)).await {
             Ok(connected) => connected,
-            Err(_) => Err(refused(place, io::ErrorKind::TimedOut.into())),
+            Err(_) => Err(refused(server, io::ErrorKind::TimedOut.into())),
         }
     }
 
-    async fn connect_at_leisure(&self, place: &Place) -> Result<Sender, ClientError> {
-        let stream = self.dial(place).await?;
+    async fn connect_at_leisure(&self, server: &ServerAddress) -> Result<Sender, ClientError> {
+        let stream = self.dial(server).await?;
         // A batch and its verdict are one packet each way, and neither waits for more.
-        stream.set_nodelay(true).map_err(|cause| refused(place, cause))?;
-        if !place.encrypted {
+        stream.set_nodelay(true).map_err(|cause| refused(server, cause))?;
+        if !server.encrypted {
             return speak(stream).await;
         }
-        let name = ServerName::try_from(place.host.clone()).map_err(|_| ClientError::BadAddress)?;
+        let name = ServerName::try_from(server.host.clone()).map_err(|_| ClientError::BadAddress)?;
         let connector = TlsConnector::from(self.trust()?);
-        speak(connector.connect(name, stream).await.map_err(|cause| refused(place, cause))?).await
+        speak(connector.connect(name, stream).await.map_err(|cause| refused(server, cause))?).await
     }
 
     /// A connection to the first of the host's addresses that takes one.
-    async fn dial(&self, place: &Place) -> Result<TcpStream, ClientError> {
+    async fn dial(&self, server: &ServerAddress) -> Result<TcpStream, ClientError> {
         let addresses: Vec<SocketAddr> = match self.only {
             Some(address) => vec![address],
             None => {
-                let found = tokio::net::lookup_host((place.host.as_str(), place.port)).await;
-                found.map_err(|cause| ClientError::NotFound { host: place.host.clone(), cause })?.collect()
+                let found = tokio::net::lookup_host((server.host.as_str(), server.port)).await;
+                found.map_err(|cause| ClientError::NotFound { host: server.host.clone(), cause })?.collect()
             }
         };
         let mut failure = None;
@@ -88,10 +88,10 @@ impl Connector {
             }
             match TcpStream::connect(address).await {
                 Ok(stream) => return Ok(stream),
-                Err(cause) => failure = Some(refused(place, cause)),
+                Err(cause) => failure = Some(refused(server, cause)),
             }
         }
-        Err(failure.unwrap_or_else(|| refused(place, io::ErrorKind::NotFound.into())))
+        Err(failure.unwrap_or_else(|| refused(server, io::ErrorKind::NotFound.into())))
     }
 
     fn trust(&self) -> Result<Arc<ClientConfig>, ClientError> {
@@ -141,6 +141,6 @@ fn trusting(roots: RootCertStore) -> Result<Arc<ClientConfig>, String> {
     Ok(Arc::new(config))
 }
 
-pub(super) fn refused(place: &Place, cause: io::Error) -> ClientError {
-    ClientError::Refused { place: place.to_string(), cause }
+pub(super) fn refused(server: &ServerAddress, cause: io::Error) -> ClientError {
+    ClientError::Refused { place: server.to_string(), cause }
 }

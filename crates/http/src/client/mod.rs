@@ -28,7 +28,7 @@ use parking_lot::Mutex;
 use crate::tls::TlsError;
 use connect::Connector;
 use line::Line;
-use pool::{Place, Pool};
+use pool::{Pool, ServerAddress};
 
 pub use error::ClientError;
 pub use reach::Reach;
@@ -43,7 +43,7 @@ pub struct ClientSettings {
     /// How long a connection is kept without a request. Shorter than the five seconds after which common servers close
     /// theirs: a request that meets the closing of its connection is lost.
     pub idle: Duration,
-    /// Connections without a request kept for each place.
+    /// Connections without a request kept for each server.
     pub idle_max: usize,
     /// The most bytes of a reply's body.
     pub reply_bytes_max: usize,
@@ -166,13 +166,13 @@ impl Client {
         within: Duration,
         current: &Current,
     ) -> Result<Answer, ClientError> {
-        let place = Place::of(&outgoing.uri)?;
+        let server = ServerAddress::of(&outgoing.uri)?;
         // Dropped when time is over, it takes the connection along.
-        match tokio::time::timeout(within, self.exchange_at_leisure(&place, outgoing, current)).await {
+        match tokio::time::timeout(within, self.exchange_at_leisure(&server, outgoing, current)).await {
             Ok(answer) => answer,
             // Without a connection nothing was asked.
             Err(_) if current.lock().is_none() => {
-                Err(connect::refused(&place, io::ErrorKind::TimedOut.into()))
+                Err(connect::refused(&server, io::ErrorKind::TimedOut.into()))
             }
             Err(_) => Err(ClientError::TimedOut { after: within }),
         }
@@ -180,18 +180,18 @@ impl Client {
 
     async fn exchange_at_leisure(
         &self,
-        place: &Place,
+        server: &ServerAddress,
         outgoing: Outgoing,
         current: &Current,
     ) -> Result<Answer, ClientError> {
         let mut request = request(outgoing)?;
-        while let Some(mut sender) = self.pool.take(place) {
+        while let Some(mut sender) = self.pool.take(server) {
             if sender.requests.ready().await.is_err() {
                 continue;
             }
             *current.lock() = Some(Arc::clone(&sender.line));
             match sender.requests.try_send_request(request).await {
-                Ok(reply) => return self.read(place.clone(), sender, reply).await,
+                Ok(reply) => return self.read(server.clone(), sender, reply).await,
                 Err(mut error) => match error.take_message() {
                     // It was closed while it was kept, and nothing was sent.
                     Some(unsent) => request = unsent,
@@ -200,10 +200,10 @@ impl Client {
             }
         }
         *current.lock() = None;
-        let mut sender = self.connector.connect(place).await?;
+        let mut sender = self.connector.connect(server).await?;
         *current.lock() = Some(Arc::clone(&sender.line));
         match sender.requests.try_send_request(request).await {
-            Ok(reply) => self.read(place.clone(), sender, reply).await,
+            Ok(reply) => self.read(server.clone(), sender, reply).await,
             Err(mut error) => Err(match error.take_message() {
                 Some(_unsent) => ClientError::Unsent(error.into_error()),
                 None => ClientError::Broken(error.into_error()),
@@ -213,7 +213,7 @@ impl Client {
 
     async fn read(
         &self,
-        place: Place,
+        server: ServerAddress,
         sender: Sender,
         reply: http::Response<Incoming>,
     ) -> Result<Answer, ClientError> {
@@ -227,7 +227,7 @@ impl Client {
             }
             whole.extend_from_slice(data);
         }
-        self.pool.keep(place, sender);
+        self.pool.keep(server, sender);
         Ok(Answer { status: head.status, headers: head.headers, body: whole.freeze() })
     }
 }

@@ -1,4 +1,4 @@
-//! Connections that wait for their next request, by the place they lead to.
+//! Connections that wait for their next request, by the server they lead to.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -11,14 +11,14 @@ use super::{ClientError, Sender};
 
 /// Where a connection leads.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(super) struct Place {
+pub(super) struct ServerAddress {
     pub(super) encrypted: bool,
     /// Lower case, an IPv6 address without its brackets.
     pub(super) host: String,
     pub(super) port: u16,
 }
 
-impl Place {
+impl ServerAddress {
     pub(super) fn of(uri: &Uri) -> Result<Self, ClientError> {
         let encrypted = match uri.scheme_str() {
             Some("http") => false,
@@ -32,7 +32,7 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ServerAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.host, self.port)
     }
@@ -43,12 +43,12 @@ pub(super) struct Pool {
     idle: Duration,
     idle_max: usize,
     /// Guards the kept connections, those used last at the end.
-    kept: Mutex<Kept>,
+    kept: Mutex<IdleConnections>,
 }
 
 #[derive(Default)]
-struct Kept {
-    places: HashMap<Place, Vec<(Sender, Instant)>>,
+struct IdleConnections {
+    waiting: HashMap<ServerAddress, Vec<(Sender, Instant)>>,
     swept: Option<Instant>,
 }
 
@@ -58,10 +58,10 @@ impl Pool {
     }
 
     /// The connection used last: the others may go.
-    pub(super) fn take(&self, place: &Place) -> Option<Sender> {
+    pub(super) fn take(&self, server: &ServerAddress) -> Option<Sender> {
         let mut kept = self.kept.lock();
-        let waiting = kept.places.get_mut(place)?;
-        while let Some((sender, since)) = waiting.pop() {
+        let senders = kept.waiting.get_mut(server)?;
+        while let Some((sender, since)) = senders.pop() {
             if !sender.is_over() && since.elapsed() < self.idle {
                 return Some(sender);
             }
@@ -69,7 +69,7 @@ impl Pool {
         None
     }
 
-    pub(super) fn keep(&self, place: Place, sender: Sender) {
+    pub(super) fn keep(&self, server: ServerAddress, sender: Sender) {
         if sender.is_over() {
             return;
         }
@@ -78,18 +78,18 @@ impl Pool {
         if kept.swept.is_none_or(|swept| now.duration_since(swept) >= self.idle) {
             self.sweep(&mut kept, now);
         }
-        let waiting = kept.places.entry(place).or_default();
-        if waiting.len() < self.idle_max {
-            waiting.push((sender, now));
+        let senders = kept.waiting.entry(server).or_default();
+        if senders.len() < self.idle_max {
+            senders.push((sender, now));
         }
     }
 
-    /// Closes idle connections, and forgets places that are not used any more.
-    fn sweep(&self, kept: &mut Kept, now: Instant) {
+    /// Closes idle connections, and forgets servers that are not used any more.
+    fn sweep(&self, kept: &mut IdleConnections, now: Instant) {
         kept.swept = Some(now);
-        kept.places.retain(|_, waiting| {
-            waiting.retain(|(sender, since)| !sender.is_over() && now.duration_since(*since) < self.idle);
-            !waiting.is_empty()
+        kept.waiting.retain(|_, senders| {
+            senders.retain(|(sender, since)| !sender.is_over() && now.duration_since(*since) < self.idle);
+            !senders.is_empty()
         });
     }
 }
@@ -104,17 +104,17 @@ impl fmt::Debug for Pool {
 mod tests {
     use super::*;
 
-    fn place(uri: &str) -> Option<(bool, String, u16)> {
-        let place = Place::of(&uri.parse().expect("the place is a URI")).ok()?;
-        Some((place.encrypted, place.host, place.port))
+    fn server(uri: &str) -> Option<(bool, String, u16)> {
+        let server = ServerAddress::of(&uri.parse().expect("the server is a URI")).ok()?;
+        Some((server.encrypted, server.host, server.port))
     }
 
     #[test]
-    fn places_are_scheme_host_and_port() {
-        assert_eq!(place("http://A.example/x"), Some((false, "a.example".into(), 80)));
-        assert_eq!(place("https://a:8443"), Some((true, "a".into(), 8443)));
-        assert_eq!(place("https://[::1]/"), Some((true, "::1".into(), 443)));
-        assert_eq!(place("/x"), None);
-        assert_eq!(place("ftp://a/"), None);
+    fn address_of_a_server_is_scheme_host_and_port() {
+        assert_eq!(server("http://A.example/x"), Some((false, "a.example".into(), 80)));
+        assert_eq!(server("https://a:8443"), Some((true, "a".into(), 8443)));
+        assert_eq!(server("https://[::1]/"), Some((true, "::1".into(), 443)));
+        assert_eq!(server("/x"), None);
+        assert_eq!(server("ftp://a/"), None);
     }
 }

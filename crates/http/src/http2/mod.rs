@@ -18,7 +18,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::bounds::body::Gathered;
 use crate::bounds::ration::Share;
-use crate::drain::Place;
+use crate::drain::DrainPlace;
 use crate::front::Handler;
 use crate::headers::Headers;
 use crate::link::Link;
@@ -39,7 +39,7 @@ const CONNECTION_WINDOW: u32 = 1 << 20;
 const PENDING_RESETS_MAX: usize = 20;
 
 /// Speaks HTTP/2 to the end of a connection.
-pub(crate) async fn speak<H: Handler, S>(link: Arc<Link<H>>, wire: Wire<S>, mut place: Place)
+pub(crate) async fn speak<H: Handler, S>(link: Arc<Link<H>>, wire: Wire<S>, mut place: DrainPlace)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {

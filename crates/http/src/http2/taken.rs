@@ -13,7 +13,7 @@ use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 use parking_lot::Mutex;
 
-use crate::bounds::room::Kept;
+use crate::bounds::room::KeptBytes;
 use crate::progress::pulse::Pulse;
 use crate::progress::watch::Watched;
 
@@ -25,7 +25,7 @@ pub(crate) struct Taken {
     rest: Bytes,
     out: Arc<Out>,
     /// The whole reply is counted until its last byte is taken.
-    _kept: Kept,
+    _kept: KeptBytes,
     /// Ends the watch over it.
     _watched: Option<Watched>,
 }
@@ -52,7 +52,7 @@ struct Lent {
 
 impl Taken {
     /// A body; `watched` gets the number of bytes that are taken.
-    pub(crate) fn new(body: Bytes, kept: Kept, watched: Option<Watched>) -> Self {
+    pub(crate) fn new(body: Bytes, kept: KeptBytes, watched: Option<Watched>) -> Self {
         let pulse = watched.as_ref().map(|watched| Arc::clone(watched.pulse())).unwrap_or_default();
         let out = Arc::new(Out { pulse, piece: Mutex::default() });
         Self { rest: body, out, _kept: kept, _watched: watched }

@@ -51,6 +51,9 @@ enum Command {
     /// Look at the nodes that a server knows
     #[command(subcommand)]
     Node(remote::NodeCommand),
+    /// Look at shards, hand them to other nodes, move them to other databases
+    #[command(subcommand)]
+    Shard(remote::ShardCommand),
     /// Bring messages back to the queues they came from, or to another queue
     Redrive(remote::RedriveArgs),
     /// Put a running server under load and verify every message
@@ -100,6 +103,7 @@ pub fn run() -> ExitCode {
         Command::Tail(tail) => remote::run(&Remote::Tail(&tail)),
         Command::Message(message) => remote::run(&Remote::Message(&message)),
         Command::Node(node) => remote::run(&Remote::Node(&node)),
+        Command::Shard(shard) => remote::run(&Remote::Shard(&shard)),
         Command::Redrive(redrive) => remote::run(&Remote::Redrive(&redrive)),
         Command::Version(version) => about::version(&version),
         Command::Completions(completions) => about::completions(&completions, Line::command()),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 
 use super::table::{Kind, SETTINGS, Setting};
-use super::values::{Said, Written};
+use super::values::{Said, Written, urls};
 
 /// The arguments of `kew serve`.
 #[derive(Clone, Debug, Default)]
@@ -102,6 +102,7 @@ fn argument(setting: &Setting) -> Arg {
     match setting.kind {
         Kind::Switch => argument.action(ArgAction::SetTrue),
         Kind::List | Kind::Addresses => argument.value_name(value).action(ArgAction::Append),
+        Kind::Urls => argument.value_name(value).action(ArgAction::Append).num_args(1..),
         Kind::Text | Kind::Address | Kind::Whole | Kind::Bytes => {
             argument.value_name(value).action(ArgAction::Set)
         }
@@ -115,6 +116,9 @@ fn written(setting: &Setting, matches: &ArgMatches) -> Option<Written> {
         Kind::List | Kind::Addresses => {
             matches.get_many::<String>(name).map(|texts| Written::Many(texts.cloned().collect()))
         }
+        Kind::Urls => matches
+            .get_many::<String>(name)
+            .map(|texts| Written::Many(texts.flat_map(|text| urls(text)).collect())),
         Kind::Text | Kind::Address | Kind::Whole | Kind::Bytes => {
             matches.get_one::<String>(name).cloned().map(Written::One)
         }

@@ -117,7 +117,7 @@ fn written(setting: &Setting, value: &Value) -> Result<Written, ConfigError> {
         (Kind::Whole, _) => Err(refused("a whole number")),
         (Kind::Switch, Value::Boolean(on)) => Ok(Written::One(on.to_string())),
         (Kind::Switch, _) => Err(refused("true or false")),
-        (Kind::List, Value::Array(entries)) => {
+        (Kind::List | Kind::Urls, Value::Array(entries)) => {
             let texts = entries.iter().map(|entry| entry.as_str().map(str::to_owned));
             texts.collect::<Option<Vec<_>>>().map(Written::Many).ok_or_else(|| refused("an array of texts"))
         }
@@ -130,7 +130,7 @@ fn written(setting: &Setting, value: &Value) -> Result<Written, ConfigError> {
             texts.map(Written::Many).ok_or_else(|| refused("an array of texts and ports"))
         }
         (Kind::Addresses, _) => Err(refused("an array of texts and ports")),
-        (Kind::List, _) => Err(refused("an array of texts")),
+        (Kind::List | Kind::Urls, _) => Err(refused("an array of texts")),
     }
 }
 

@@ -40,7 +40,7 @@ pub use error::ConfigError;
 pub use parse::{Address, KeySource, PgUrl, SHARDS_MAX, StoreChoice, address, is_postgres};
 pub use print::lines;
 pub use ready::strict;
-pub use values::Values;
+pub use values::{Values, urls};
 pub use variables::check as check_variables;
 
 /// Everything `kew serve` is set to.
@@ -301,6 +301,22 @@ impl Settings {
     }
 }
 
+/// Where messages are kept: as `databases` says, where that is set. Then `store` is not, or names the first of them.
+fn store(values: &Values) -> Result<StoreChoice, ConfigError> {
+    let section = table::SERVER;
+    let store = values.read(section, "store", parse::store)?;
+    let all = values.read_list(section, "databases", parse::database)?;
+    let Some(all) = PgUrl::of_all(all).map(StoreChoice::Postgres) else { return Ok(store) };
+    let is_said = values.at(section, "store").origin != values::Origin::Default;
+    if is_said && store.to_string() != all.to_string() {
+        let (told, told_store) = (values.told(section, "databases"), values.told(section, "store"));
+        return Err(ConfigError::new(format!(
+            "{told} and {told_store} do not go together: the first of the databases is the store's URL"
+        )));
+    }
+    Ok(all)
+}
+
 fn server(values: &Values) -> Result<ServerSettings, ConfigError> {
     const AUTH: &[(&str, Auth)] = &[("open", Auth::Open), ("strict", Auth::Strict)];
     const CLOCK: &[(&str, ClockKind)] = &[("system", ClockKind::System), ("virtual", ClockKind::Virtual)];
@@ -310,7 +326,7 @@ fn server(values: &Values) -> Result<ServerSettings, ConfigError> {
     const LOG: &[(&str, Format)] = &[("text", Format::Text), ("json", Format::Json)];
     let section = table::SERVER;
     Ok(ServerSettings {
-        store: values.read(section, "store", parse::store)?,
+        store: store(values)?,
         shards: values.read_if_set(section, "shards", parse::shards)?,
         node: values.read_if_set(section, "node", parse::node)?,
         peer: values.read(section, "peer", address)?,

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use kew_core::ShardCount;
+use kew_log_pg::Urls;
 
 use crate::log::{Area, Level, Levels};
 
@@ -43,13 +44,27 @@ pub(super) fn shards(text: &str) -> Result<ShardCount, String> {
     count.ok_or_else(|| format!("a number from 1 to {SHARDS_MAX}"))
 }
 
-/// The URL of a store in PostgreSQL. It is shown without its password.
+/// Where a store in PostgreSQL is: the URL of its first database, or of all. It is shown by the first one, without the
+/// password.
 #[derive(Clone, PartialEq, Eq)]
-pub struct PgUrl(pub String);
+pub struct PgUrl(pub Urls);
+
+impl PgUrl {
+    /// The store whose first database has this URL.
+    pub fn of(first: &str) -> Self {
+        Self(first.into())
+    }
+
+    /// The store that lies in these databases; `None` without one.
+    pub fn of_all(urls: Vec<String>) -> Option<Self> {
+        Urls::all(urls).map(Self)
+    }
+}
 
 impl fmt::Display for PgUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (scheme, rest) = self.0.split_once("://").unwrap_or(("postgres", &self.0));
+        let url = self.0.first();
+        let (scheme, rest) = url.split_once("://").unwrap_or(("postgres", url));
         // The credentials end at the last @, also if the password holds one, or a question mark.
         let (who, place) = rest.rsplit_once('@').unwrap_or(("", rest));
         let user = who.split(':').next().unwrap_or_default();
@@ -100,10 +115,28 @@ pub fn store(text: &str) -> Result<StoreChoice, String> {
     match text {
         "" => Err(ALLOWED.to_owned()),
         "memory" => Ok(StoreChoice::Memory),
-        url if is_postgres(url) => Ok(StoreChoice::Postgres(PgUrl(url.to_owned()))),
+        url if is_postgres(url) => Ok(StoreChoice::Postgres(PgUrl::of(url))),
         text if text.contains("://") => Err(ALLOWED.to_owned()),
         path => Ok(StoreChoice::Directory(PathBuf::from(path))),
     }
+}
+
+/// The URL of a database.
+pub fn database(text: &str) -> Result<String, String> {
+    if is_postgres(text) {
+        Ok(text.to_owned())
+    } else {
+        Err("postgres://USER@HOST/DATABASE, for each".to_owned())
+    }
+}
+
+/// A text as it may be shown: of the URL of a database the password is left out, and of any other URL the user too.
+pub fn without_password(text: &str) -> String {
+    if is_postgres(text) {
+        return PgUrl::of(text).to_string();
+    }
+    let parts = text.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.rsplit_once('@')?.1)));
+    parts.map_or_else(|| text.to_owned(), |(scheme, place)| format!("{scheme}://{place}"))
 }
 
 /// Whether a text is a URL of PostgreSQL.
@@ -332,7 +365,7 @@ mod tests {
             ("postgresql://db/kew?password=secret", "postgresql://db/kew"),
             ("postgres://:secret@db/kew", "postgres://db/kew"),
         ] {
-            assert_eq!(PgUrl(url.to_owned()).to_string(), shown);
+            assert_eq!(PgUrl::of(url).to_string(), shown);
         }
     }
 

@@ -3,7 +3,7 @@
 use kew_console::{AlarmRule, ShownSetting};
 
 use super::accounts::{Account, SECTION};
-use super::parse::{is_postgres, store};
+use super::parse::without_password;
 use super::table::{Kind, SETTINGS, Setting};
 use super::values::{Origin, Values, Written};
 
@@ -60,9 +60,10 @@ pub(super) fn settings(values: &Values) -> Vec<ShownSetting> {
         let value = values.at(setting.section, setting.key);
         let text = value.written.as_ref().map(|written| match written {
             _ if setting.secret => HIDDEN.to_owned(),
-            Written::One(text) if is_postgres(text) => without_password(text),
-            Written::One(text) => text.clone(),
-            Written::Many(texts) => texts.join(", "),
+            Written::One(text) => without_password(text),
+            Written::Many(texts) => {
+                texts.iter().map(|text| without_password(text)).collect::<Vec<_>>().join(", ")
+            }
         });
         ShownSetting {
             section: setting.section.to_owned(),
@@ -72,11 +73,6 @@ pub(super) fn settings(values: &Values) -> Vec<ShownSetting> {
         }
     };
     SETTINGS.iter().map(one).collect()
-}
-
-/// The address of a database as log lines show it; nothing of one that cannot be read.
-fn without_password(text: &str) -> String {
-    store(text).map_or_else(|_| HIDDEN.to_owned(), |choice| choice.to_string())
 }
 
 fn origin(setting: &Setting, origin: &Origin) -> String {
@@ -100,10 +96,12 @@ fn line(setting: &Setting, values: &Values) -> String {
 fn shown(kind: Kind, written: &Written) -> String {
     match (kind, written) {
         (Kind::Whole | Kind::Switch, Written::One(text)) => text.clone(),
-        (_, Written::One(text)) if is_postgres(text) => quoted(&without_password(text)),
-        (_, Written::One(text)) => quoted(text),
+        (_, Written::One(text)) => quoted(&without_password(text)),
         (_, Written::Many(texts)) => {
-            format!("[{}]", texts.iter().map(|text| quoted(text)).collect::<Vec<_>>().join(", "))
+            format!(
+                "[{}]",
+                texts.iter().map(|text| quoted(&without_password(text))).collect::<Vec<_>>().join(", ")
+            )
         }
     }
 }

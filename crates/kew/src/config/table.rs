@@ -48,6 +48,8 @@ pub enum Kind {
     List,
     /// Several addresses, in the same way.
     Addresses,
+    /// Several URLs of databases, in the same way; one flag may have several of them.
+    Urls,
 }
 
 /// The section of listeners and of everything that has a flag.
@@ -58,6 +60,10 @@ pub const SETTINGS: &[Setting] = &[
     server("store", Kind::Text, Some("./kew-data")).flag(
         "PATH|memory|URL",
         "Where messages are kept: a directory, `memory` to forget everything at the end, or a PostgreSQL (postgres://…)",
+    ),
+    server("databases", Kind::Urls, None).flag(
+        "URL",
+        "All databases of a store that lies in several, in their order: only where the first one, --store, does not say itself how the others are reached",
     ),
     server("shards", Kind::Whole, None).flag(
         "N",

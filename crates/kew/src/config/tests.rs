@@ -70,6 +70,33 @@ fn address_for_other_nodes_is_refused_where_there_is_no_fleet() {
 }
 
 #[test]
+fn databases_are_named_in_their_order_and_the_first_of_them_is_the_store() {
+    let given = |arguments: &[&str], variables: &[(&str, &str)]| {
+        let (settings, values) = read_with(arguments, variables).expect("the databases are valid");
+        let shown = lines(&values, &settings);
+        assert!(!shown.contains("secret") && shown.contains("postgres://kew@a/kew"), "{shown}");
+        match settings.server.store {
+            StoreChoice::Postgres(url) => {
+                let all = url.0.given().expect("all databases are named");
+                all.into_iter().map(ToOwned::to_owned).collect::<Vec<_>>()
+            }
+            other => panic!("{other}"),
+        }
+    };
+    let (first, second) = ("postgres://kew:secret@a/kew", "postgresql://b:5432,c:5432/kew");
+    assert_eq!(given(&["--databases", first, second], &[]), [first, second]);
+    assert_eq!(given(&["--databases", first, "--databases", second], &[]), [first, second]);
+    let both = format!("{first}, {second}");
+    assert_eq!(given(&["--store", "postgres://kew@a/kew"], &[("KEW_DATABASES", &both)]), [first, second]);
+    let told = refused(&["--store", "./data"], &[("KEW_DATABASES", &both)]);
+    assert!(told.contains("do not go together") && !told.contains("secret"), "{told}");
+    for wrong in ["./data", "mysql://kew:secret@a/kew"] {
+        let told = refused(&["--databases", first, wrong], &[]);
+        assert!(told.contains("postgres://USER@HOST/DATABASE") && !told.contains("secret"), "{told}");
+    }
+}
+
+#[test]
 fn a_port_alone_is_an_address_on_loopback_in_the_file_too() {
     let directory = tempfile::tempdir().expect("the machine has a temporary directory");
     let file = directory.path().join("kew.toml");

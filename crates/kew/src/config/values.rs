@@ -6,6 +6,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use super::error::ConfigError;
+use super::parse::{is_postgres, without_password};
 use super::table::{Kind, SETTINGS, Setting};
 
 /// A value as it was written.
@@ -154,7 +155,9 @@ impl Values {
         let value = self.at(section, key);
         let text = match &value.written {
             Some(_) if setting.secret => "(hidden)".to_owned(),
-            Some(written) => written.many().join(","),
+            Some(written) => {
+                written.many().iter().map(|text| without_password(text)).collect::<Vec<_>>().join(",")
+            }
             None => String::new(),
         };
         match &value.origin {
@@ -173,10 +176,26 @@ fn split(setting: &Setting, text: &str) -> Written {
         Kind::List | Kind::Addresses => Written::Many(
             text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect(),
         ),
+        Kind::Urls => Written::Many(urls(text)),
         Kind::Text | Kind::Address | Kind::Whole | Kind::Bytes | Kind::Switch => {
             Written::One(text.to_owned())
         }
     }
+}
+
+/// URLs of databases, separated by commas. There may be commas in each, between its hosts.
+pub fn urls(text: &str) -> Vec<String> {
+    let mut urls: Vec<String> = Vec::new();
+    for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+        match urls.last_mut().filter(|_| !is_postgres(part)) {
+            Some(last) => {
+                last.push(',');
+                last.push_str(part);
+            }
+            None => urls.push(part.to_owned()),
+        }
+    }
+    urls
 }
 
 #[cfg(test)]

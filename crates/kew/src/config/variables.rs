@@ -24,7 +24,7 @@ const OF_COMMANDS: [&str; 11] = [
 ];
 
 /// Those of docs/testing.md and of the plays there. A server that a test starts has them from the test.
-const OF_TESTS: [&str; 22] = [
+const OF_TESTS: [&str; 23] = [
     "KEW_MODEL_HISTORIES",
     "KEW_MODEL_SEED",
     "KEW_CRASH",
@@ -39,6 +39,7 @@ const OF_TESTS: [&str; 22] = [
     "KEW_WORKERD_NEEDED",
     "KEW_CHROMIUM",
     "KEW_CHROMIUM_NEEDED",
+    "KEW_CURL_NEEDED",
     "KEW_LONG",
     "KEW_E2E_ONLY",
     "KEW_E2E_PROGRAM",

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use kew_core::{Entropy, ShardId, ShardPlace};
-use kew_fleet::{Home, Kept, NodeId};
-use kew_log_pg::{PgDisk, PgError, PgNode, PgStore};
+use kew_fleet::{CopiedShard, Goes, Home, Kept};
+use kew_log_pg::{PgDisk, PgError, PgMove, PgNode, PgStore};
 use kew_store::token::TokenKey;
 use kew_store_log::{LogOptions, LogStore};
 use parking_lot::Mutex;
@@ -67,6 +68,39 @@ impl PgHome {
     }
 }
 
+impl PgHome {
+    /// Copies a shard to another database, while it is served.
+    fn copy(
+        &self,
+        shard: ShardId,
+        store: &LogStore,
+        database: u16,
+        goes_on: Arc<AtomicBool>,
+    ) -> Result<CopiedShard, String> {
+        let disk = self.disk(shard).ok_or("this node does not keep the shard any more")?;
+        let is_wanted = Arc::new(move || goes_on.load(Ordering::Acquire));
+        let said = |error: PgError| error.to_string();
+        let mut moving = self.node.begin_move(&disk, database, is_wanted).map_err(said)?;
+        // Closing writes another one, of what changes from now on. If this one fails, that one is longer.
+        let _written = store.checkpoint();
+        if let Err(error) = moving.copy_again() {
+            moving.give_up();
+            return Err(said(error));
+        }
+        let moving = Arc::new(Mutex::new(Some(moving)));
+        let given_up = Arc::clone(&moving);
+        Ok(CopiedShard {
+            finish: Box::new(move || moving.lock().as_mut().map_or(Ok(()), PgMove::finish).map_err(said)),
+            give_up: Box::new(move || {
+                let moving = given_up.lock().take();
+                if let Some(moving) = moving {
+                    moving.give_up();
+                }
+            }),
+        })
+    }
+}
+
 /// What is closed when a shard leaves this node.
 struct Closing {
     disks: Arc<PgHome>,
@@ -94,11 +128,11 @@ impl Closing {
         drop(disk);
     }
 
-    fn close(mut self, to: Option<&NodeId>) {
+    fn close(mut self, goes: Goes) {
         let Some(kept) = self.kept.take() else { return };
         self.forget();
         // The store is left as it is then: the next owner recovers it.
-        if let Err(cause) = kept.close_for(self.log, to.map(|node| &*node.0)) {
+        if let Err(cause) = kept.close_for(self.log, goes) {
             let line = "a shard could not be closed in order; its next owner recovers it";
             self.log.tell(crate::log::Level::Warn, line, &[("cause", &cause)]);
         }
@@ -114,7 +148,8 @@ impl Home for SharedHome {
         let home = &self.0;
         let disk = match home.node.take(shard) {
             Ok(disk) => disk,
-            Err(PgError::Owned { .. }) => return Ok(None),
+            // It is another node's, or was moved to another database a moment ago.
+            Err(PgError::Owned { .. } | PgError::Elsewhere { .. }) => return Ok(None),
             Err(error) => return Err(error.to_string()),
         };
         let taken_at = disk.tenure().now_ms();
@@ -134,6 +169,7 @@ impl Home for SharedHome {
         let kept = Some(kept);
         let closing = Closing { disks: Arc::clone(home), shard, kept, reports, log: home.opens.log };
         let (watched, log, prepared) = (Arc::clone(&tenure), Arc::clone(&store), Arc::clone(&store));
+        let (copies, copied) = (Arc::clone(home), Arc::clone(&store));
         Ok(Some(Kept {
             store: Arc::new(PgStore::new(store, tenure)),
             over: Box::new(move || {
@@ -144,7 +180,8 @@ impl Home for SharedHome {
                 // Closing writes another one, of what changes from now on. If this one fails, that one is longer.
                 let _written = prepared.checkpoint();
             }),
-            close: Box::new(move |to| closing.close(to)),
+            copy_to: Arc::new(move |database, goes_on| copies.copy(shard, &copied, database, goes_on)),
+            close: Box::new(move |goes| closing.close(goes)),
         }))
     }
 }

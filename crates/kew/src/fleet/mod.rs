@@ -6,6 +6,7 @@ mod names;
 mod one_process;
 mod reports;
 mod shown;
+mod silent;
 mod time;
 mod tls;
 mod unlinked;
@@ -18,8 +19,11 @@ use std::time::Duration;
 use kew_console::Console;
 use kew_core::Entropy;
 use kew_engine::Engine;
-use kew_fleet::{Fleet, FleetMap, Keeper, NodeId, NodeRow, Phase, ShardNews, ShardRow};
-use kew_log_pg::{Founding, Map, Node, PgNode};
+use kew_fleet::{
+    Fleet, FleetMap, Keeper, MAP_AGE_MAX, MapPart, MovedRow, NodeId, NodeRow, Phase, ShardNews, ShardRow,
+    TOLD_FOR, UNREADY_AFTER, WANTED_FOR,
+};
+use kew_log_pg::{Founding, Map, Node, PROMISED, PgNode, TENURE};
 use kew_peer::link::{Address, Dial, Dialing, Endpoint, Identity, Opened, Peers, Secret, TcpDial, Versions};
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
@@ -38,6 +42,15 @@ use home::{PgHome, SharedHome};
 use links::{Answers, Links};
 use names::PgNames;
 use tls::PeerTls;
+
+// What a fleet goes by, beside what the database promises.
+const _: () = {
+    let tenure = TENURE.as_millis();
+    assert!(MAP_AGE_MAX.as_millis() < tenure, "a map that young knows every owner that may answer");
+    assert!(UNREADY_AFTER.as_millis() >= tenure, "a node that may answer for its shards is ready");
+    assert!(TOLD_FOR.as_millis() > tenure, "a node that is notified no more may answer for no shard");
+    assert!(WANTED_FOR.as_millis() > PROMISED.as_millis(), "a shard is left to the node that it is kept for");
+};
 
 /// How long a node that stops waits until others keep its shards.
 const LEAVES_WITHIN: Duration = Duration::from_secs(10);
@@ -198,10 +211,17 @@ impl FleetNode {
         let socket = tokio::net::TcpListener::from_std(self.socket)?;
         let (peers, mut tasks) = (self.links.peers().clone(), JoinSet::new());
         tasks.spawn(accept(socket, self.tls, peers.clone()));
-        let (maps, shown) = watch::channel(Arc::new(FleetMap::default()));
-        let log = self.log;
+        let databases = self.node.databases();
+        let (maps, shown) = watch::channel(Arc::new(FleetMap::of_databases(databases)));
+        let (log, maps) = (self.log, Arc::new(maps));
         tasks.spawn(unlinked::watch(self.node.clone(), peers.clone(), log));
-        tasks.spawn(follow(self.node.clone(), peers, maps));
+        for database in 0..databases {
+            if databases > 1 {
+                tasks.spawn(silent::watch(self.node.clone(), database, log));
+            }
+            tasks.spawn(follow(self.node.clone(), database, peers.clone(), Arc::clone(&maps)));
+        }
+        drop(maps);
         let keeper = Keeper::new(&self.fleet, Arc::new(SharedHome(self.home)), move |news| tell(log, &news));
         tasks.spawn(keeper.run(shown, self.phase.subscribe(), self.handed_over));
         Ok(FleetRunning { phase: self.phase, tasks, node: self.node, _answers: self.answers })
@@ -263,21 +283,23 @@ async fn accept(socket: tokio::net::TcpListener, tls: Option<PeerTls>, peers: Pe
     }
 }
 
-/// Passes on what the database says of the fleet. A renewal that fails brings no map, and the one before says nothing
+/// Passes on what a database says of the fleet. A renewal that fails brings no map, and the one before says nothing
 /// new.
-async fn follow(node: PgNode, peers: Peers, maps: watch::Sender<Arc<FleetMap>>) {
-    let mut memberships = node.subscribe();
+async fn follow(node: PgNode, database: u16, peers: Peers, maps: Arc<watch::Sender<Arc<FleetMap>>>) {
+    let mut memberships = node.subscribe(database);
     let mut passed_on = None;
     loop {
         let map = memberships.borrow_and_update().map.clone();
         if let Some(map) = map.filter(|map| passed_on < Some(map.read_at)) {
             passed_on = Some(map.read_at);
-            let address = |node: &Node| {
-                let id = kew_peer::link::NodeId::new(&node.id)?;
-                Some((id, Address(node.peer.clone()?)))
+            // Links are there before the map that needs them.
+            let all = maps.borrow().with(database, shown(&map));
+            let address = |node: &NodeRow| {
+                let id = kew_peer::link::NodeId::new(&node.id.0)?;
+                (!node.address.is_empty()).then(|| (id, Address(node.address.to_string())))
             };
-            peers.set_nodes(map.nodes.iter().filter_map(address));
-            maps.send_replace(Arc::new(shown(&map)));
+            peers.set_nodes(all.nodes().into_iter().filter_map(address));
+            maps.send_replace(Arc::new(all));
         }
         if memberships.changed().await.is_err() {
             return;
@@ -285,8 +307,8 @@ async fn follow(node: PgNode, peers: Peers, maps: watch::Sender<Arc<FleetMap>>) 
     }
 }
 
-/// A map in the words of the fleet.
-fn shown(map: &Map) -> FleetMap {
+/// The map of a database in the words of the fleet.
+fn shown(map: &Map) -> MapPart {
     let text = |text: &Option<String>| text.as_deref().unwrap_or_default().into();
     let node = |node: &Node| NodeRow {
         id: NodeId(node.id.as_str().into()),
@@ -303,10 +325,13 @@ fn shown(map: &Map) -> FleetMap {
         epoch: row.epoch,
         owner: lives(&row.node),
         wanted: lives(&row.wanted),
+        moves: row.moves,
+        wanted_in: row.wanted_in,
     };
-    FleetMap {
+    MapPart {
         nodes: map.nodes.iter().map(node).collect(),
         shards: map.shards.iter().map(shard).collect(),
+        moved: map.moved().map(|(shard, moves, to)| MovedRow { shard, moves, to }).collect(),
         read_at: Some(map.read_at),
     }
 }
@@ -319,6 +344,16 @@ fn tell(log: Log, news: &ShardNews) {
         ShardNews::Left(shard, to) => {
             let to = to.as_ref().map(ToString::to_string).unwrap_or_default();
             log.tell(Level::Info, "a shard is handed over", &[("shard", &shard.to_string()), ("to", &to)]);
+        }
+        ShardNews::Moves(shard, database) => {
+            let (shard, database) = (shard.to_string(), (u32::from(*database) + 1).to_string());
+            let line = "a shard was copied to another database and goes there";
+            log.tell(Level::Info, line, &[("shard", &shard), ("database", &database)]);
+        }
+        ShardNews::NotMoved(shard, database, why) => {
+            let (shard, database) = (shard.to_string(), (u32::from(*database) + 1).to_string());
+            let line = "a shard could not be copied to another database; it is served where it lies, and that is tried again";
+            log.tell(Level::Warn, line, &[("shard", &shard), ("database", &database), ("cause", why)]);
         }
         ShardNews::Lost(shard, why) => {
             let line = "this node owns a shard no more";

@@ -42,6 +42,14 @@ impl Names for PgNames {
         let (disk, node) = (self.disk(shard), self.node.clone());
         Box::pin(async move {
             let disk = disk?;
+            if (node.database_of(shard) > 0 || node.was_moved(shard))
+                // The names are in another database, where the shard's epoch fences no earlier owner, or were when an
+                // earlier one wrote them: from now on they are this one's.
+                && let Some(other) = disk.claim_all(&keys).await.map_err(unsaid)?
+            {
+                let what = format!("the name of a queue in shard {shard} is in shard {other}");
+                return Err(StoreError::Damaged { what });
+            }
             let mut there: BTreeSet<QueueKey> = BTreeSet::new();
             loop {
                 let after = there.last().cloned();

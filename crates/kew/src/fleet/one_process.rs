@@ -41,9 +41,15 @@ impl kew_console::Fleet for ShownProcess {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             is_leaving: false,
         };
-        let row = |shard| FleetShard { shard, epoch: 0, owner: Some(self.node.clone()) };
+        let row = |shard| FleetShard {
+            shard,
+            database: 1,
+            moving_to: None,
+            epoch: 0,
+            owner: Some(self.node.clone()),
+        };
         let shards = (0..self.shards.len() as u64).map(row).collect();
-        FleetNow { me: self.node.clone(), nodes: vec![node], shards }
+        FleetNow { me: self.node.clone(), databases: 1, nodes: vec![node], shards }
     }
 
     fn shard_of(&self, queue: QueueId) -> u64 {
@@ -68,6 +74,11 @@ impl kew_console::Fleet for ShownProcess {
 
     fn hand_over(&self, shard: u64, _to: &str) -> Begun {
         let why = format!("the shard {shard} lies in a directory: no other node can keep it");
+        Box::pin(std::future::ready(Err(why)))
+    }
+
+    fn move_shard(&self, shard: u64, _database: u64) -> Begun {
+        let why = format!("the shard {shard} lies in a directory, and in no database");
         Box::pin(std::future::ready(Err(why)))
     }
 }

@@ -49,19 +49,30 @@ fn append_ms(disk: &PgDisk) -> Option<(f64, f64)> {
 impl kew_console::Fleet for ShownFleet {
     fn now(&self) -> FleetNow {
         let map = self.fleet.map();
-        let nodes = map.nodes.iter().map(|node| FleetNode {
+        let nodes = map.nodes().into_iter().map(|node| FleetNode {
             id: node.id.to_string(),
             name: node.name.to_string(),
             address: node.address.to_string(),
             version: node.version.to_string(),
             is_leaving: self.fleet.is_leaving(&node.id),
         });
-        let shards = map.shards.iter().map(|row| FleetShard {
-            shard: row.shard.0.into(),
-            epoch: u64::try_from(row.epoch).unwrap_or_default(),
-            owner: row.owner.as_ref().map(ToString::to_string),
+        // Also one that has left a database and lies in no other yet.
+        let shards = self.node.shards().all().map(|shard| {
+            let row = map.row(shard);
+            FleetShard {
+                shard: shard.0.into(),
+                database: map.database_of(shard) as u64 + 1,
+                moving_to: row.and_then(|row| row.wanted_in).map(|database| u64::from(database) + 1),
+                epoch: row.and_then(|row| u64::try_from(row.epoch).ok()).unwrap_or_default(),
+                owner: row.and_then(|row| row.owner.as_ref()).map(ToString::to_string),
+            }
         });
-        FleetNow { me: self.node.node().id.clone(), nodes: nodes.collect(), shards: shards.collect() }
+        FleetNow {
+            me: self.node.node().id.clone(),
+            databases: self.node.databases().into(),
+            nodes: nodes.collect(),
+            shards: shards.collect(),
+        }
     }
 
     fn shard_of(&self, queue: QueueId) -> u64 {
@@ -69,7 +80,8 @@ impl kew_console::Fleet for ShownFleet {
     }
 
     fn own(&self) -> OwnNode {
-        let heard = self.node.map().map_or(Duration::ZERO, |map| map.read_at.elapsed());
+        let heard = (0..self.node.databases()).filter_map(|database| self.node.map(database));
+        let heard = heard.map(|map| map.read_at.elapsed()).max().unwrap_or(Duration::ZERO);
         OwnNode {
             heard,
             shards: self.fleet.kept().into_iter().filter_map(|shard| self.own_shard(shard)).collect(),
@@ -86,6 +98,16 @@ impl kew_console::Fleet for ShownFleet {
         Box::pin(async move {
             let shard = u16::try_from(shard).map_err(|_| format!("there is no shard {shard}"))?;
             fleet.hand_over(ShardId(shard), &to).await.map_err(|error| error.to_string())
+        })
+    }
+
+    fn move_shard(&self, shard: u64, database: u64) -> Begun {
+        let node = self.node.clone();
+        Box::pin(async move {
+            let shard = u16::try_from(shard).map_err(|_| format!("there is no shard {shard}"))?;
+            let number = database.checked_sub(1).and_then(|number| u16::try_from(number).ok());
+            let number = number.ok_or_else(|| format!("there is no database {database}"))?;
+            node.want_in(ShardId(shard), number).await.map_err(|error| error.to_string())
         })
     }
 }

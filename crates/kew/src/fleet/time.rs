@@ -1,4 +1,4 @@
-//! The time of a fleet: the database's clock, carried on by this machine's between two looks at it.
+//! The time of a fleet: the clock of its first database, carried on by this machine's between two looks at it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -24,11 +24,11 @@ pub struct FleetTime {
 }
 
 impl FleetTime {
-    /// The clock of the database that a node's maps come from; it may take a moment to learn it well. Runs a thread for
-    /// as long as the node lives.
+    /// The clock of the first database of a node's store; it may take a moment to learn it well. Runs a thread for as
+    /// long as the node lives.
     pub(super) fn following(node: &PgNode) -> Self {
         let ahead = Arc::new(AtomicI64::new(i64::MAX));
-        let mut memberships = node.subscribe();
+        let mut memberships = node.subscribe(0);
         let note = {
             let ahead = Arc::clone(&ahead);
             move |map: &kew_log_pg::Map| {

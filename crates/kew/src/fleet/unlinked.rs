@@ -19,11 +19,13 @@ const NAMED_AGAIN: Duration = Duration::from_secs(60);
 
 /// Looks for as long as the node runs.
 pub(super) async fn watch(node: PgNode, peers: Peers, log: Log) {
-    let (memberships, mut unlinked) = (node.subscribe(), Unlinked::default());
+    let mut unlinked = Unlinked::default();
     loop {
         tokio::time::sleep(LOOKS).await;
-        let Some(map) = memberships.borrow().map.clone() else { continue };
-        let others = map.nodes.iter().filter(|other| other.id != node.node().id);
+        let maps: Vec<_> = (0..node.databases()).filter_map(|database| node.map(database)).collect();
+        let all: BTreeMap<_, _> =
+            maps.iter().flat_map(|map| &map.nodes).map(|node| (&node.id, node)).collect();
+        let others = all.into_values().filter(|other| other.id != node.node().id);
         let links = peers.links();
         let is_linked = |id: &str| links.iter().any(|link| link.peer().id.as_str() == id);
         for news in unlinked.look(Instant::now(), others, is_linked, &peers.refused()) {
@@ -37,14 +39,19 @@ pub(super) async fn watch(node: PgNode, peers: Peers, log: Log) {
 struct Unlinked {
     nodes: BTreeMap<String, Since>,
     /// Connections that came to nothing until the last look.
-    refused: u64,
+    refused: Refused,
     /// Why one of them did, since all nodes had a connection.
     cause: Option<HandshakeError>,
 }
 
 struct Since {
     at: Instant,
-    named_at: Option<Instant>,
+    named: Option<Named>,
+}
+
+struct Named {
+    at: Instant,
+    with_reason: bool,
 }
 
 #[derive(PartialEq, Eq, Debug)]
@@ -66,17 +73,19 @@ impl Unlinked {
         for other in others {
             let since = before.remove(&other.id);
             if is_linked(&other.id) {
-                let was_named = since.is_some_and(|since| since.named_at.is_some());
+                let was_named = since.is_some_and(|since| since.named.is_some());
                 news.extend(was_named.then(|| News::Back { node: other.name.clone() }));
                 continue;
             }
-            let mut since = since.unwrap_or(Since { at: now, named_at: None });
-            let is_due = match since.named_at {
+            let mut since = since.unwrap_or(Since { at: now, named: None });
+            let with_reason = self.cause.as_ref().is_some_and(HandshakeError::is_reason);
+            let is_due = match &since.named {
                 None => now - since.at >= NAMED_AFTER,
-                Some(named_at) => now - named_at >= NAMED_AGAIN,
+                // The reason may be found only after that.
+                Some(named) => now - named.at >= NAMED_AGAIN || (with_reason && !named.with_reason),
             };
             if is_due {
-                since.named_at = Some(now);
+                since.named = Some(Named { at: now, with_reason });
                 news.push(self.missing(other));
             }
             self.nodes.insert(other.id.clone(), since);
@@ -87,15 +96,12 @@ impl Unlinked {
         news
     }
 
-    /// The other end often says more than that it closed the connection, or that nothing listens there.
+    /// Keeps the newest reason. Without one, that the last connection came to nothing.
     fn note_cause(&mut self, refused: &Refused) {
-        if refused.count == std::mem::replace(&mut self.refused, refused.count) {
-            return;
-        }
-        let says_little = |cause: &HandshakeError| {
-            matches!(cause, HandshakeError::Closed | HandshakeError::Io(_) | HandshakeError::TooSlow)
-        };
-        if self.cause.is_none() || refused.last.as_ref().is_some_and(|last| !says_little(last)) {
+        let before = std::mem::replace(&mut self.refused, refused.clone());
+        if refused.explained != before.explained {
+            self.cause.clone_from(&refused.reason);
+        } else if refused.count != before.count && self.cause.is_none() {
             self.cause.clone_from(&refused.last);
         }
     }
@@ -139,17 +145,21 @@ mod tests {
         News::Missing { node, address, cause }
     }
 
-    fn refused(count: u64, last: HandshakeError) -> Refused {
-        Refused { count, last: Some(last) }
+    fn refused(errors: &[HandshakeError]) -> Refused {
+        let mut refused = Refused::default();
+        errors.iter().for_each(|error| refused.note(error.clone()));
+        refused
     }
+
+    const NOT_ALIKE: &str = "only one of two nodes speaks TLS: --peer-tls must be alike";
 
     #[test]
     fn node_is_named_when_it_has_no_connection_for_a_while_and_when_it_has_one_again() {
         let (mut unlinked, begun, nodes) = (Unlinked::default(), Instant::now(), [node("a"), node("b")]);
-        let nobody = refused(3, HandshakeError::Io(std::io::ErrorKind::ConnectionRefused));
+        let not_listening = refused(&[HandshakeError::Io(std::io::ErrorKind::ConnectionRefused)]);
         let mut look = |seconds: u64, links: &[&str]| {
             let now = begun + Duration::from_secs(seconds);
-            unlinked.look(now, nodes.iter(), |id| links.contains(&id), &nobody)
+            unlinked.look(now, nodes.iter(), |id| links.contains(&id), &not_listening)
         };
         let cause = "the connection failed during the handshake: connection refused";
         assert_eq!(look(0, &["a"]), []);
@@ -173,16 +183,38 @@ mod tests {
     }
 
     #[test]
-    fn cause_that_says_more_is_kept_until_all_have_a_connection() {
+    fn reason_is_kept_until_all_have_a_connection() {
         let (mut unlinked, mut now, only) = (Unlinked::default(), Instant::now(), [node("a")]);
-        unlinked.look(now, only.iter(), |_| false, &refused(1, HandshakeError::NotAlike));
+        // Between two looks, the reason is not the last that happened.
+        let (one, two) = (
+            refused(&[HandshakeError::NotAlike, HandshakeError::Closed]),
+            refused(&[HandshakeError::NotAlike, HandshakeError::Closed, HandshakeError::Closed]),
+        );
+        unlinked.look(now, only.iter(), |_| false, &one);
         now += NAMED_AFTER;
-        let named = unlinked.look(now, only.iter(), |_| false, &refused(2, HandshakeError::Closed));
-        assert_eq!(named, [missing("a", "only one of two nodes speaks TLS: --peer-tls must be alike")]);
-        unlinked.look(now, only.iter(), |_| true, &refused(2, HandshakeError::Closed));
-        unlinked.look(now, only.iter(), |_| false, &refused(3, HandshakeError::Closed));
+        assert_eq!(unlinked.look(now, only.iter(), |_| false, &two), [missing("a", NOT_ALIKE)]);
+        unlinked.look(now, only.iter(), |_| true, &two);
+        let mut three = two;
+        three.note(HandshakeError::Closed);
+        unlinked.look(now, only.iter(), |_| false, &three);
         now += NAMED_AFTER;
-        let named = unlinked.look(now, only.iter(), |_| false, &refused(3, HandshakeError::Closed));
+        let named = unlinked.look(now, only.iter(), |_| false, &three);
         assert_eq!(named, [missing("a", &HandshakeError::Closed.to_string())]);
+    }
+
+    #[test]
+    fn node_is_named_once_more_when_the_reason_is_found_late() {
+        let (mut unlinked, mut now, only) = (Unlinked::default(), Instant::now(), [node("a")]);
+        let mut all = refused(&[HandshakeError::Closed]);
+        let mut look = |now, all: &Refused| unlinked.look(now, only.iter(), |_| false, all);
+        look(now, &all);
+        now += NAMED_AFTER;
+        assert_eq!(look(now, &all), [missing("a", &HandshakeError::Closed.to_string())]);
+        all.note(HandshakeError::NotAlike);
+        now += LOOKS;
+        assert_eq!(look(now, &all), [missing("a", NOT_ALIKE)]);
+        all.note(HandshakeError::NotAlike);
+        now += LOOKS;
+        assert_eq!(look(now, &all), [], "the reason was logged");
     }
 }

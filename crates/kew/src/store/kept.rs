@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
+use kew_fleet::Goes;
 use kew_log_pg::PgDisk;
 use kew_store_log::{LogError, LogStore, ShardFolders};
 
@@ -73,11 +74,11 @@ pub(crate) struct KeptStore {
 impl KeptStore {
     /// Closes the store. One that another node owns by now is left, and so is one whose database is away.
     pub fn close(self, log: Log) -> Result<(), String> {
-        self.close_for(log, None)
+        self.close_for(log, Goes::Free)
     }
 
-    /// The same, and hands its shard over to a run of a node.
-    pub fn close_for(self, log: Log, to: Option<&str>) -> Result<(), String> {
+    /// The same, and gives its shard away.
+    pub fn close_for(self, log: Log, goes: Goes) -> Result<(), String> {
         let Self { store, place, owned } = self;
         let failed = |error: LogError| format!("closing the store in {place}: {error}");
         let Some(disk) = owned else { return store.close().map_err(failed) };
@@ -90,10 +91,22 @@ impl KeptStore {
             return Ok(());
         }
         // Also where it is not closed: the next owner recovers it. A node that lives would keep it for ever.
-        match to {
+        match goes {
             // If it fails the shard is free when this node has not renewed it for a while.
-            Some(to) => drop(disk.hand_over(to)),
-            None => disk.give_up(),
+            Goes::To(to) => drop(disk.hand_over(&to.0)),
+            Goes::Free => disk.give_up(),
+            Goes::Moved(copied) => {
+                let finished = if matches!(closed, Some(Ok(()))) { (copied.finish)() } else { Ok(()) };
+                // Where it has left this changes nothing.
+                disk.give_up();
+                if let Err(cause) = &finished {
+                    let line = "a shard may not have gone to another database; its next owner tries again";
+                    log.tell(Level::Warn, line, &[("store", &place), ("cause", cause)]);
+                }
+                if finished.is_err() || !matches!(closed, Some(Ok(()))) {
+                    (copied.give_up)();
+                }
+            }
         }
         closed.unwrap_or(Ok(())).map_err(failed)
     }

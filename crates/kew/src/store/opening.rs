@@ -130,7 +130,7 @@ impl Standing {
     }
 }
 
-/// The shard that this version serves. A store of many shards is served by a later one.
+/// The shard that a node without `--peer` serves: the store has no other.
 pub const ONLY_SHARD: ShardId = ShardId(0);
 
 /// This run of a node in a store in PostgreSQL.
@@ -169,19 +169,20 @@ pub fn own_postgres(
     let owned = kew_log_pg::wait_to_own(&url.0, ONLY_SHARD, (&node, founding(entropy)), ending, |waiting| {
         let is_news = standing.is_news(Instant::now(), matches!(waiting, Waiting::Failing(_)));
         match waiting {
+            // The log first: who hears that this node waits finds the line.
             Waiting::For(node) => {
-                waits(&format!("standing by: node {node} owns the store"));
                 if is_news {
                     let line = "another node owns the store; this one stands by and takes over when that one is gone";
                     log.tell(Level::Info, line, &[("store", &shown), ("owner", node)]);
                 }
+                waits(&format!("standing by: node {node} owns the store"));
             }
             Waiting::Failing(cause) => {
-                waits(&format!("the database cannot be used yet: {cause}"));
                 if is_news {
                     let line = "the database cannot be used yet; it is tried again until it can";
                     log.tell(Level::Warn, line, &[("store", &shown), ("cause", &cause.to_string())]);
                 }
+                waits(&format!("the database cannot be used yet: {cause}"));
             }
         }
     });

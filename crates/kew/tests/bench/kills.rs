@@ -6,12 +6,16 @@
 use std::net::TcpListener;
 use std::process::Child;
 use std::sync::atomic::{AtomicU16, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::program::{Kew, data_directory};
 use super::{bench, document};
 
-const BEFORE_KILL: Duration = Duration::from_millis(700);
+const BEFORE_KILL: Duration = Duration::from_millis(500);
+/// Messages of the scenario backlog that lie in the queue beforehand.
+const BACKLOG: u64 = 1_000;
+/// A load is at work after this long.
+const BEGINS_WITHIN: Duration = Duration::from_secs(60);
 
 fn is_long() -> bool {
     std::env::var("KEW_LONG").is_ok_and(|value| value == "1")
@@ -31,14 +35,28 @@ fn address() -> String {
     }
 }
 
+/// Waits until the load is at work. Before that it makes its queues and sends its backlog, of which it has no account.
+fn wait_until_at_work(kew: &Kew, backlog: u64) {
+    let begun = Instant::now();
+    let sent = |metrics: &str| -> u64 {
+        let samples = metrics.lines().filter_map(|line| line.strip_prefix("kew_messages_sent_total{"));
+        samples.filter_map(|sample| sample.rsplit_once(' ')?.1.parse::<u64>().ok()).sum()
+    };
+    while sent(&kew.admin("GET", "/metrics", &[], "").1) <= backlog {
+        assert!(begun.elapsed() < BEGINS_WITHIN, "the load sends nothing");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// Kills the server under the load and starts it again on its store and its ports, as often as asked.
 fn kill_and_restart(
     mut kew: Kew,
     directory: &std::path::Path,
     words: &[&str],
     load: &mut Child,
-    kills: u32,
+    (kills, backlog): (u32, u64),
 ) -> Kew {
+    wait_until_at_work(&kew, backlog);
     for kill in 0..kills {
         std::thread::sleep(BEFORE_KILL);
         assert!(
@@ -62,7 +80,9 @@ fn survives(dialect: &str, scenario: &str, more: &[&str]) {
     words.extend(["--survive", "--json", "--seconds", seconds, "--connections", "8"]);
     words.extend(more);
     let mut load = bench(&words);
-    let _kew = kill_and_restart(kew, directory.path(), &server, &mut load, kills);
+    // The push scenario has an account of its backlog.
+    let backlog = if scenario == "backlog" { BACKLOG } else { 0 };
+    let _kew = kill_and_restart(kew, directory.path(), &server, &mut load, (kills, backlog));
     let printed = document(&load.wait_with_output().expect("the load can be waited for"), &words.join(" "));
     let round = &printed["rounds"][0];
     assert!(round["interruptions"].as_u64() > Some(0), "no request was under way: {printed}");
@@ -94,7 +114,7 @@ fn sqs_fifo_survives_in_order() {
 
 #[test]
 fn sqs_backlog_survives() {
-    survives("sqs", "backlog", &["--backlog", "1000"]);
+    survives("sqs", "backlog", &["--backlog", &BACKLOG.to_string()]);
 }
 
 #[test]

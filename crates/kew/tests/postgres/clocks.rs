@@ -11,9 +11,10 @@ use super::nodes::{Node, ask};
 
 /// How long a received message is hidden.
 const HIDDEN: Duration = Duration::from_secs(6);
-/// A message that a node before has hidden may be offered again this much too early, or late.
+/// A message that a node before has hidden may be offered again this much too early, or late. A minute is what a wrong
+/// clock makes it late by; a few seconds are what a machine that stands still does.
 const EARLY_MAX: Duration = Duration::from_millis(10);
-const LATE_MAX: Duration = Duration::from_secs(2);
+const LATE_MAX: Duration = Duration::from_secs(5);
 
 /// Puts every reading of the wall clock ahead of the machine's; clocks that cannot be set are left as they are. At the
 /// first reading it writes down whose clock it changed, and by how much.

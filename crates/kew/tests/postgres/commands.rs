@@ -7,7 +7,7 @@ use kew_log_pg::server::PgServer;
 use super::nodes::{Node, ask};
 use super::store_tool::{done, errors, tool};
 
-fn text(path: &Path) -> String {
+pub fn text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
@@ -26,7 +26,7 @@ fn fill(url: &str) {
 }
 
 /// The lines of an export without the store's own id, which an import does not take over.
-fn contents(export: &str) -> String {
+pub fn contents(export: &str) -> String {
     let (first, rest) = export.split_once('\n').expect("an export has lines");
     let mut first: serde_json::Value = serde_json::from_str(first).expect("each line is JSON");
     first["store"]["store_id"] = serde_json::Value::Null;
@@ -56,7 +56,7 @@ fn store_moves_from_postgres_to_a_directory_and_back_losing_nothing() {
 }
 
 /// Queues of all kinds, over which the shards are spread. Answers the receipt of a message in flight.
-fn fill_many(store: &str) -> String {
+pub fn fill_many(store: &str) -> String {
     let mut node = Node::start(store);
     node.wait_until_ready();
     let said = |operation: &str, body: &str| ask(node.sqs, operation, body).expect("the node serves");
@@ -80,7 +80,7 @@ fn fill_many(store: &str) -> String {
 const ONCE: &str =
     r#"{"QueueUrl":"turns.fifo","MessageBody":"once","MessageGroupId":"g","MessageDeduplicationId":"d"}"#;
 
-fn sorted(lines: &str) -> Vec<&str> {
+pub fn sorted(lines: &str) -> Vec<&str> {
     let mut lines: Vec<&str> = lines.lines().collect();
     lines.sort_unstable();
     lines

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use kew_log_pg::server::{PgServer, name_in};
 
-use super::load::Load;
-use super::nodes::{Node, ask};
+use super::load::{GIVES_UP_AFTER, Load};
+use super::nodes::{Node, ask, ask_within};
 use super::proxy::Proxy;
 use super::takeover::{judge, kills};
 
@@ -96,8 +96,11 @@ fn send_is_acknowledged_once_a_standby_shows_it_where_the_database_asks_for_that
     let node = Node::start(&url);
     node.wait_until_ready();
     ask(node.sqs, "CreateQueue", r#"{"QueueName":"orders"}"#).expect("the node serves");
-    let send = || ask(node.sqs, "SendMessage", r#"{"QueueUrl":"orders","MessageBody":"shown"}"#).is_some();
-    assert!(send());
+    let send = |within: Duration| {
+        let json = r#"{"QueueUrl":"orders","MessageBody":"shown"}"#;
+        ask_within(node.sqs, "SendMessage", json, within).is_some()
+    };
+    assert!(send(BACK_MAX));
     let replay = |doing: &str| {
         let text = format!("SELECT pg_wal_replay_{doing}()");
         cluster.standby.psql("postgres", &text).expect("the standby answers");
@@ -107,10 +110,10 @@ fn send_is_acknowledged_once_a_standby_shows_it_where_the_database_asks_for_that
     while cluster.standby.psql("postgres", paused).expect("the standby answers") != "t" {
         std::thread::sleep(Duration::from_millis(10));
     }
-    assert!(!send(), "the standby receives it and does not show it");
+    assert!(!send(GIVES_UP_AFTER), "the standby receives it and does not show it");
     replay("resume");
     let begun = Instant::now();
-    while !send() {
+    while !send(GIVES_UP_AFTER) {
         assert!(begun.elapsed() < BACK_MAX, "not served again\n{}", node.errors());
     }
 }
@@ -123,26 +126,33 @@ fn first_host_that_vanishes_is_left_for_the_second_though_it_closes_nothing_and_
         cluster.url().replace(&format!("127.0.0.1:{}", cluster.primary.port()), &proxy.address.to_string());
     let nodes = [Node::start(&url), Node::start(&url)];
     nodes.iter().for_each(Node::wait_until_owned);
-    let serves = |action: &str, json: &str| nodes.iter().find_map(|node| ask(node.sqs, action, json));
-    assert!(serves("CreateQueue", r#"{"QueueName":"orders"}"#).is_some());
+    let create = r#"{"QueueName":"orders"}"#;
+    assert!(nodes.iter().any(|node| ask(node.sqs, "CreateQueue", create).is_some()));
+    let send = r#"{"QueueUrl":"orders","MessageBody":"after"}"#;
+    let is_sent = |node: &Node| ask_within(node.sqs, "SendMessage", send, GIVES_UP_AFTER).is_some();
     proxy.cut_off();
     cluster.standby.promote().expect("the standby can be promoted");
     let promoted = Instant::now();
     let mut served = 0;
     // Again and again: the host that is gone is still the first of the URL.
     while served < 20 {
-        if serves("SendMessage", r#"{"QueueUrl":"orders","MessageBody":"after"}"#).is_some() {
+        if nodes.iter().any(is_sent) {
             served += 1;
         }
         let logged: Vec<_> = nodes.iter().map(Node::errors).collect();
         assert!(promoted.elapsed() < BACK_MAX, "{served} sends\n{}", logged.join("\n"));
     }
     println!("first host vanished: 20 sends after {:?}", promoted.elapsed());
-    let next = Node::start(&url);
-    next.wait_until_owned();
-    drop(nodes);
-    let gone = Instant::now();
-    next.wait_until_ready();
-    println!("taken over beside a vanished host after {:?}", gone.elapsed());
-    assert!(gone.elapsed() < BACK_MAX / 2, "{:?}\n{}", gone.elapsed(), next.errors());
+    let (mut owners, mut took) = (Vec::from(nodes), Vec::new());
+    // Twice: the machine may stand still during one of them.
+    for _ in 0..2 {
+        let next = Node::start(&url);
+        next.wait_until_owned();
+        // Killed by this.
+        drop(std::mem::replace(&mut owners, vec![next]));
+        let gone = Instant::now();
+        owners[0].wait_until_ready();
+        took.push(gone.elapsed());
+    }
+    judge("owner killed beside a vanished host", took, BACK_MAX / 2);
 }

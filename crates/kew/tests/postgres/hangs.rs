@@ -3,18 +3,28 @@
 
 use std::time::{Duration, Instant};
 
-use kew_log_pg::TENURE;
 use kew_log_pg::server::{PgServer, name_in};
 
-use super::nodes::{Node, ask, ask_within, request};
+use super::nodes::{Node, ask, ask_within, request_within};
 use super::proxy::Proxy;
 
-/// How long an answer may take, whatever the database does.
-const ANSWER_MAX: Duration = Duration::from_secs(6);
+/// How long an answer may take, whatever the database does: 3 s, and more where the machine stands still.
+const ANSWER_MAX: Duration = Duration::from_secs(8);
 /// A node ends this long after a signal.
 const END_MAX: Duration = Duration::from_secs(15);
 /// Served again this long after connections were lost.
 const BACK_MAX: Duration = Duration::from_secs(10);
+
+/// Sends that nothing holds up are answered this soon.
+const ANSWERS_SOON: Duration = Duration::from_secs(1);
+/// How long such sends go on. What fails for good, once a tenure has ended or a statement is given up, fails for longer
+/// than a spell.
+const SENDS_FOR: Duration = Duration::from_secs(12);
+/// How long one spell of slow and refused sends may be. A machine that stands still for 3 s holds a send up, and after
+/// that the node refuses others until it has renewed its shards and made its connections again.
+const SPELL_MAX: Duration = Duration::from_secs(5);
+/// The pause after each of these sends.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// The tables that making and storing files takes, but no append to the journal.
 const FILES: &str = "^kew_(file|slice_[0-9]+)$";
@@ -31,6 +41,44 @@ fn send(node: &Node, text: &str) -> bool {
     let sent = ask_within(node.sqs, "SendMessage", &json, 2 * ANSWER_MAX).is_some();
     assert!(begun.elapsed() < ANSWER_MAX, "an answer took {:?}\n{}", begun.elapsed(), node.errors());
     sent
+}
+
+/// Repeats a send that is refused with "try again", as clients do, for at most [`BACK_MAX`]. Answers how many it took.
+fn send_soon(node: &Node, text: &str) -> usize {
+    let (begun, mut sends) = (Instant::now(), 1);
+    while !send(node, text) {
+        assert!(begun.elapsed() < BACK_MAX, "the lane does not go on by itself\n{}", node.errors());
+        std::thread::sleep(Duration::from_millis(50));
+        sends += 1;
+    }
+    sends
+}
+
+/// Sends for a while. Each send is accepted soon, but for one spell: the machine may stand still. Answers how many were
+/// accepted, and how many refused.
+pub(super) fn send_for_a_while(node: &Node, send: impl Fn() -> bool) -> (usize, usize) {
+    let (begun, mut accepted, mut refused) = (Instant::now(), 0, 0);
+    let (mut spell, mut spells): (Option<Instant>, u32) = (None, 0);
+    while begun.elapsed() < SENDS_FOR {
+        let asked = Instant::now();
+        let is_accepted = send();
+        accepted += usize::from(is_accepted);
+        refused += usize::from(!is_accepted);
+        if is_accepted && asked.elapsed() < ANSWERS_SOON {
+            spell = None;
+        } else if spell.is_none() {
+            (spell, spells) = (Some(asked), spells + 1);
+        }
+        let lasts = spell.map_or(Duration::ZERO, |since| since.elapsed());
+        assert!(
+            spells <= 1 && lasts < SPELL_MAX,
+            "after {:?}: {accepted} accepted, {refused} refused, in spell {spells} for {lasts:?}\n{}",
+            begun.elapsed(),
+            node.errors()
+        );
+        std::thread::sleep(PAUSE);
+    }
+    (accepted, refused)
 }
 
 /// How many messages are counted.
@@ -50,26 +98,8 @@ fn while_locked(server: &PgServer, database: &str, tables: &str, work: impl FnOn
         "SELECT string_agg(relname, ', ') FROM pg_class WHERE relkind = 'r' AND relname ~ '{tables}'"
     );
     let tables = server.psql(database, &named).expect("the server answers");
-    while_held(server, database, &format!("LOCK TABLE {tables} IN EXCLUSIVE MODE"), work);
-}
-
-/// Does something while another session holds the locks of a statement.
-pub(super) fn while_held(server: &PgServer, database: &str, statement: &str, work: impl FnOnce()) {
-    let lock = format!("BEGIN; {statement}; SELECT pg_sleep(600)");
-    let sleeps = "FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND query LIKE '%pg_sleep(600)%'";
-    std::thread::scope(|scope| {
-        scope.spawn(|| server.psql(database, &lock));
-        let is_locked = format!("SELECT count(*) {sleeps} AND wait_event = 'PgSleep'");
-        while server.psql(database, &is_locked).expect("the server answers") == "0" {
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
-        let free = format!("SELECT count(pg_terminate_backend(pid)) {sleeps}");
-        server.psql(database, &free).expect("the server answers");
-        if let Err(panic) = done {
-            std::panic::resume_unwind(panic);
-        }
-    });
+    let lock = format!("LOCK TABLE {tables} IN EXCLUSIVE MODE");
+    server.while_held(database, &lock, work).expect("the server answers");
 }
 
 fn assert_ends(node: &mut Node) {
@@ -92,14 +122,16 @@ fn journal_that_somebody_has_locked_refuses_sends_in_time_and_holds_no_end_up() 
         assert!(!send(&node, "refused at once"));
     });
     node.wait_until_ready();
-    assert!(send(&node, "after"), "the lane goes on by itself");
+    let sends = send_soon(&node, "after");
     while_locked(&server, name_in(&url), "^kew_journal_[0-9]+$", || {
         assert!(!send(&node, "locked again"));
         assert_ends(&mut node);
     });
     let next = Node::start(&url);
     next.wait_until_ready();
-    assert!((2..=5).contains(&stored(&next)), "{} messages are counted", stored(&next));
+    // What was refused may be stored all the same: its outcome is not known.
+    let (stored, sent) = (stored(&next), 4 + sends);
+    assert!((2..=sent).contains(&stored), "{stored} messages are counted, of {sent} sends");
 }
 
 #[test]
@@ -108,12 +140,15 @@ fn files_that_somebody_has_locked_hold_up_neither_sends_nor_the_end() {
     let mut node = Node::start(&url);
     node.wait_until_ready();
     ask(node.sqs, "CreateQueue", r#"{"QueueName":"orders"}"#).expect("the node serves");
-    let mut sent = 0;
+    let (mut sent, mut refused) = (0, 0);
     while_locked(&server, name_in(&url), FILES, || {
         // Whether there is room yet or not: neither takes long.
-        sent += usize::from(send(&node, "maybe without room"));
+        let is_sent = send(&node, "maybe without room");
+        sent += usize::from(is_sent);
+        refused += usize::from(!is_sent);
     });
     while !send(&node, "with room") {
+        refused += 1;
         std::thread::sleep(Duration::from_millis(50));
     }
     sent += 1;
@@ -125,25 +160,18 @@ fn files_that_somebody_has_locked_hold_up_neither_sends_nor_the_end() {
         std::thread::sleep(Duration::from_millis(50));
     }
     while_locked(&server, name_in(&url), FILES, || {
-        let begun = Instant::now();
-        while begun.elapsed() < 2 * TENURE {
-            let asked = begun.elapsed();
-            assert!(
-                send(&node, "the journal is not locked"),
-                "after {asked:?}, {sent} sent: {}",
-                node.errors()
-            );
-            sent += 1;
-            // A segment holds more than what is sent here.
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        // A segment holds more than what is sent here.
+        let (accepted, not_accepted) = send_for_a_while(&node, || send(&node, "the journal is not locked"));
+        sent += accepted;
+        refused += not_accepted;
         assert_ends(&mut node);
     });
     assert!(node.errors().contains("the store is left as it is"), "{}", node.errors());
     let next = Node::start(&url);
     next.wait_until_ready();
     // One that was refused may have been stored.
-    assert!((sent..=sent + 9).contains(&stored(&next)), "{sent} sent, {} stored", stored(&next));
+    let stored = stored(&next);
+    assert!((sent..=sent + refused).contains(&stored), "{sent} sent, {refused} refused, {stored} stored");
 }
 
 #[test]
@@ -173,10 +201,11 @@ fn lost_connections_are_replaced_though_neither_side_closes_them() {
     let node = Node::start(&url);
     node.wait_until_ready();
     ask(node.sqs, "CreateQueue", r#"{"QueueName":"orders"}"#).expect("the node serves");
-    let mut sent = 0;
+    let (mut sent, mut spells) = (0, 0);
     for round in 0..3 {
         for _ in 0..20 {
-            sent += usize::from(send(&node, "m"));
+            spells += usize::from(send_soon(&node, "m") > 1);
+            sent += 1;
         }
         proxy.lose();
         let lost = Instant::now();
@@ -187,7 +216,9 @@ fn lost_connections_are_replaced_though_neither_side_closes_them() {
         sent += 1;
         println!("lost connections: served again after {:?}", lost.elapsed());
     }
-    assert!(sent >= 63 && stored(&node) >= sent, "{sent} sent, {} stored", stored(&node));
+    // Once the machine may have stood still.
+    assert!(spells <= 1, "sends were refused again, {spells} times\n{}", node.errors());
+    assert!(stored(&node) >= sent, "{sent} sent, {} stored", stored(&node));
 }
 
 #[test]
@@ -209,7 +240,7 @@ fn owner_that_is_cut_off_from_the_database_answers_nothing_from_memory() {
     ];
     for (action, json) in actions {
         let target = format!("X-Amz-Target: AmazonSQS.{action}");
-        let (status, body) = request(old.sqs, "POST", "/", &[&target], json)
+        let (status, body) = request_within(old.sqs, "POST", "/", &[&target], json, ANSWER_MAX)
             .expect("a node without its shard refuses in time");
         assert!(status == 503 && body.contains("ServiceUnavailable"), "{action}: {status} {body}");
     }

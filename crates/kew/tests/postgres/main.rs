@@ -8,6 +8,7 @@ mod bad_days;
 mod clocks;
 mod commands;
 mod cuts;
+mod databases;
 mod documents;
 mod failover;
 mod fleet;

@@ -8,6 +8,8 @@ use super::nodes::{Node, ask};
 
 /// How long a test waits for a node to be in the middle of its opening.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// A node that is to end while it opens its store ends this soon.
+const AT_ONCE: Duration = Duration::from_secs(2);
 
 /// A store without an owner, on a server of its own.
 fn store() -> (PgServer, String) {
@@ -87,13 +89,18 @@ fn store_that_is_lost_while_it_is_opened_is_served_on_no_port_meanwhile() {
 #[test]
 fn signal_while_a_store_is_opened_gives_it_up_at_once() {
     let (server, url) = store();
-    while_opening(&server, &url, |node| {
-        let asked = Instant::now();
-        node.signal("TERM");
-        assert_eq!(node.exit_code(), Some(0), "{}", node.errors());
-        assert!(asked.elapsed() < Duration::from_secs(2), "it took {:?}", asked.elapsed());
-        let owners = "SELECT count(*) FROM kew_shard JOIN kew_node ON kew_node.id = kew_shard.node";
-        let owners = server.psql(name_in(&url), owners).expect("the server answers");
-        assert_eq!(owners, "0", "the store has an owner that has ended");
-    });
+    let mut took: Vec<Duration> = Vec::new();
+    while took.iter().all(|took| *took >= AT_ONCE) {
+        // Once more: the machine may have stood still.
+        assert!(took.len() < 2, "it took {took:?}");
+        while_opening(&server, &url, |node| {
+            let asked = Instant::now();
+            node.signal("TERM");
+            assert_eq!(node.exit_code(), Some(0), "{}", node.errors());
+            took.push(asked.elapsed());
+            let owners = "SELECT count(*) FROM kew_shard JOIN kew_node ON kew_node.id = kew_shard.node";
+            let owners = server.psql(name_in(&url), owners).expect("the server answers");
+            assert_eq!(owners, "0", "the store has an owner that has ended");
+        });
+    }
 }

@@ -13,13 +13,15 @@ use tempfile::TempDir;
 
 use super::fleet::wait_until_it_knows_all;
 use super::load::Load;
-use super::nodes::{Node, request};
+use super::nodes::{Node, request_within};
 use super::takeover::{judge, kills};
 
 /// Served again this long after a promotion.
 const BACK_MAX: Duration = Duration::from_secs(10);
 /// How long Patroni may take to begin, or to give a killed server back.
 const PATIENCE: Duration = Duration::from_secs(90);
+/// How long one look at Patroni may take: the other server is looked at then, and may have been promoted.
+const LOOK_MAX: Duration = Duration::from_secs(2);
 const NAMES: [&str; 2] = ["anna", "bert"];
 /// Ends the program, in order, when the one who started it has gone: then nothing holds the other end of its input.
 const KEEPER: &str = r#""$@" </dev/null & child=$!
@@ -78,7 +80,7 @@ impl Drop for Kept {
 impl Member {
     /// Whether Patroni says so of this server.
     fn is(&self, what: &str) -> bool {
-        matches!(request(self.api, "GET", what, &[], ""), Ok((200, _)))
+        matches!(request_within(self.api, "GET", what, &[], "", LOOK_MAX), Ok((200, _)))
     }
 
     fn kill(&self) -> io::Result<()> {

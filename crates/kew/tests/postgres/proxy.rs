@@ -44,6 +44,11 @@ impl Proxy {
         self.lost.store(u64::MAX, Ordering::SeqCst);
     }
 
+    /// Everything is forwarded again, also what was held up.
+    pub fn mend(&self) {
+        self.lost.store(0, Ordering::SeqCst);
+    }
+
     /// Connections that are open forward nothing from now on; new ones do.
     pub fn lose(&self) {
         self.lost.store(self.made.load(Ordering::SeqCst), Ordering::SeqCst);

@@ -24,12 +24,13 @@ fn fewer() -> usize {
 }
 
 /// Says how long it took each time, and checks it: nine of ten times within the bound, each time within twice of it,
-/// since the machine may have other things to do.
+/// since the machine may have other things to do. Of two to nine times one may be such a time too.
 pub fn judge(what: &str, mut took: Vec<Duration>, most: Duration) {
     took.sort_unstable();
     let (median, worst) = (took[took.len() / 2], took[took.len() - 1]);
     println!("{what}: {} times, served again after {median:?} (median), {worst:?} (worst)", took.len());
-    let nine_of_ten = took[(took.len() * 9).div_ceil(10) - 1];
+    let beyond = (took.len() / 10).max(1);
+    let nine_of_ten = took[(took.len() - 1).saturating_sub(beyond)];
     assert!(nine_of_ten <= most && worst <= 2 * most, "{what}: {took:?}");
 }
 

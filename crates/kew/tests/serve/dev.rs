@@ -243,8 +243,8 @@ fn a_log_is_shown_to_clients_with_a_token_and_ends_with_the_server() {
     assert_eq!(ask("?after=yesterday", &[("Authorization", "Bearer any")]).0, 400);
     let last = page["result"]["last"].as_u64().expect("last is a number");
     let (address, path) = (address(&kew).to_owned(), format!("{place}?after={last}&wait=30"));
+    let begun = Instant::now();
     let waits = std::thread::spawn(move || {
-        let begun = Instant::now();
         (program::http(&address, "GET", &path, &[("Authorization", "Bearer any")], ""), begun.elapsed())
     });
     std::thread::sleep(Duration::from_millis(300));

@@ -23,7 +23,7 @@ fn a_queue_made_in_one_dialect_is_used_in_the_other() {
     body(&kew, "CreateQueue", r#"{"QueueName":"orders"}"#);
     body(&kew, "SendMessage", r#"{"QueueUrl":"orders","MessageBody":"hello <you>"}"#);
     assert!(azure(&kew, "GET", "?comp=list", "").1.contains("<Name>orders</Name>"));
-    let (status, got) = azure(&kew, "GET", "/orders/messages?visibilitytimeout=1", "");
+    let (status, got) = azure(&kew, "GET", "/orders/messages?visibilitytimeout=60", "");
     assert_eq!((status, element(&got, "MessageText").as_str()), (200, "hello &lt;you&gt;"));
     let receipt = element(&got, "PopReceipt").replace('+', "%2B").replace('/', "%2F").replace('=', "%3D");
     let id = element(&got, "MessageId");

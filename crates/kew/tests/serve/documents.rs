@@ -35,6 +35,8 @@ fn has(tool: &str) -> bool {
     let found = Command::new("sh").args(["-c", &format!("command -v {tool}")]).output();
     let found = found.is_ok_and(|output| output.status.success());
     if !found {
+        let needed = format!("KEW_{}_NEEDED", tool.to_uppercase());
+        assert!(std::env::var_os(needed).is_none(), "there is no {tool}");
         eprintln!("SKIPPED: commands of {tool}, which is not here");
     }
     found
@@ -208,8 +210,10 @@ fn a_banner_shows_no_command_that_no_account_can_perform() {
         commands[0].ends_with("/queues -H \"Authorization: Bearer $CLOUDFLARE_API_TOKEN\""),
         "{commands:?}"
     );
-    let listed = pasted(directory.path(), &format!("CLOUDFLARE_API_TOKEN=t\n{}", commands[0]));
-    assert!(listed.contains("\"success\":true"), "{listed}");
+    if has("curl") {
+        let listed = pasted(directory.path(), &format!("CLOUDFLARE_API_TOKEN=t\n{}", commands[0]));
+        assert!(listed.contains("\"success\":true"), "{listed}");
+    }
 }
 
 const ADMIN_PAGE: &str = include_str!("../../../../docs/admin-api.md");

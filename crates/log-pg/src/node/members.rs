@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::Home;
 use super::files::Shared;
-use super::{Home, within};
 use crate::PgError;
-use crate::database::{NO_ANSWER, Own, Renewed, Session};
+use crate::database::{NO_ANSWER, Own, Renewed, Session, within};
 use crate::map::{Map, ShardRow};
 use crate::planted::Planted;
 use crate::tenure::{RENEWAL, TENURE};
@@ -44,7 +44,7 @@ pub(crate) async fn begin(home: &Arc<Home>) -> Result<(), PgError> {
 pub(crate) async fn renew(home: Weak<Home>) {
     let mut renewals = Renewals::default();
     loop {
-        tokio::time::sleep(RENEWAL).await;
+        wait(&home).await;
         let Some(home) = home.upgrade() else { return };
         let renewing = home.renewing.lock().await;
         let holds = home.holds();
@@ -55,12 +55,21 @@ pub(crate) async fn renew(home: Weak<Home>) {
         drop(renewing);
         let why = match renewed {
             Ok(Ok(())) => continue,
-            Ok(Err(error)) => error.to_string(),
-            Err(_timed_out) => NO_ANSWER.to_owned(),
+            Ok(Err(error)) => error.of(home.place).to_string(),
+            Err(_timed_out) => PgError::Unreachable(NO_ANSWER.to_owned()).of(home.place).to_string(),
         };
         (renewals.session, renewals.was_cut) = (None, true);
         home.membership.send_modify(|membership| membership.failing = Some(why.clone()));
         holds.iter().for_each(|held| held.not_renewed(&why));
+    }
+}
+
+/// Waits until the next renewal is due.
+async fn wait(home: &Weak<Home>) {
+    // Without holding the home meanwhile.
+    let soon = home.upgrade().map(|home| Arc::clone(&home.renews_soon));
+    if let Some(soon) = soon {
+        let _due = tokio::time::timeout(RENEWAL, soon.notified()).await;
     }
 }
 
@@ -71,7 +80,7 @@ impl Renewals {
             None => within(CONNECT_MAX, home.pool.database().connect()).await?,
         };
         let (sent, read_at) = (home.driver.steady().now(), Instant::now());
-        let renewed = session.renew(&home.node, TENURE).await?;
+        let renewed = session.renew(&home.node, home.tenure_length).await?;
         let took = read_at.elapsed();
         let was_cut = std::mem::replace(&mut self.was_cut, false);
         for held in holds {
@@ -80,10 +89,10 @@ impl Renewals {
                 held.look_again();
             }
         }
-        let Renewed { shards, mut others, clock, .. } = renewed;
+        let Renewed { shards, away, mut others, clock, .. } = renewed;
         others.push(home.node.clone());
         others.sort_by(|one, other| one.id.cmp(&other.id));
-        let map = Arc::new(Map { shards, nodes: others, clock_ms: clock, read_at, took });
+        let map = Arc::new(Map { shards, away, nodes: others, clock_ms: clock, read_at, took });
         home.membership.send_modify(|membership| {
             membership.map = Some(Arc::clone(&map));
             membership.failing = None;
@@ -161,9 +170,9 @@ impl Shared {
         let (tenure, journal) = (&self.tenure, &self.journal);
         journal.stop_if_it_hangs();
         self.bulk.stop_if_it_hangs();
-        let is_slow = self.holder.longest_on_files() > TENURE;
+        let is_slow = self.holder.longest_on_files() > tenure.length;
         journal.suspend_room(is_slow.then_some(MAKES_NO_FILES));
-        let stuck = (journal.oldest_waits() > TENURE).then(|| journal.why_stuck());
+        let stuck = (journal.oldest_waits() > tenure.length).then(|| journal.why_stuck());
         tenure.refuse(stuck.as_deref());
         if let Some(why) = &stuck {
             journal.suspend(why);

@@ -3,12 +3,17 @@
 //! A node takes shards and gives them up; each that it holds is a [`PgDisk`] with a tenure and lanes of its own. What
 //! its shards share is here. `members.rs` renews them all with one statement.
 //!
-//! Connections of a node that holds k shards: two for each shard's journal, and one more for each whose upkeep has
+//! A store may lie in several databases. Then a node has a home in each: its row, its pool, its renewal and its shards
+//! there, on a thread of their own. What one database does holds no other up. Names of queues are in the first one.
+//!
+//! Connections of a home that holds k shards: two for each shard's journal, and one more for each whose upkeep has
 //! written within the last half minute; up to four for reads and files; one that renews; three more while shards are
 //! taken and given up. So they are 3k + 8 at most, and about 2k + 2 when little happens.
 
+mod arrivals;
 mod files;
 mod members;
+mod moving;
 mod names;
 
 use std::future::Future;
@@ -18,18 +23,20 @@ use std::time::Duration;
 
 use kew_core::{ShardCount, ShardId};
 use parking_lot::Mutex;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Notify, Semaphore, watch};
 
 use crate::PgError;
-use crate::database::{Database, NO_ANSWER, Own};
+use crate::database::{Own, within};
 use crate::driver::Driver;
-use crate::map::{Founding, Map, Membership, Node, PeerSecret};
+use crate::map::{DatabasePlace, Founding, Map, Membership, Node, PeerSecret, first_database_of};
 use crate::pool::Pool;
+use crate::several::{OneOfSeveral, Reached};
 use crate::tenure::{TENURE, Tenure};
 
 use files::{Shared, WeakDisk};
 
 pub use files::{PgDisk, Undropped};
+pub use moving::{IsWanted, PgMove};
 pub use names::NAMES_MAX;
 
 /// How long taking a shard may take, with the connection for it. A statement that hangs, though the server lives, is
@@ -44,15 +51,23 @@ const GIVINGS_UP: usize = 1;
 /// its disks is dropped, or [`Self::leave`].
 #[derive(Clone)]
 pub struct PgNode {
-    pub(crate) home: Arc<Home>,
+    /// One for each database, in the order of their numbers.
+    homes: Arc<[Arc<Home>]>,
 }
 
-/// What the shards of one node share.
+/// What the shards of one node share that lie in one database.
 pub(crate) struct Home {
     pub driver: Driver,
     pub pool: Arc<Pool>,
+    /// Its database, if that is one of several.
+    pub several: Option<Arc<OneOfSeveral>>,
     pub node: Node,
     pub founding: Founding,
+    pub place: DatabasePlace,
+    /// How long it lives, and holds its shards, from a renewal on.
+    pub tenure_length: Duration,
+    /// Where the names of queues are, if that is another database.
+    first: Option<Arc<Home>>,
     /// It lives without a shard too. Otherwise it has gone when it holds none.
     pub is_member: bool,
     has_left: AtomicBool,
@@ -60,6 +75,8 @@ pub(crate) struct Home {
     pub renewing: tokio::sync::Mutex<()>,
     held: Mutex<Held>,
     pub membership: watch::Sender<Membership>,
+    /// Rings when the map has changed and is to be read at once.
+    pub renews_soon: Arc<Notify>,
     takes: Semaphore,
     givings_up: Semaphore,
 }
@@ -84,35 +101,35 @@ impl Drop for InHand<'_> {
     }
 }
 
-/// Gives work up after a time. What its last statement does is not known then.
-pub(crate) async fn within<T>(
-    most: Duration,
-    work: impl Future<Output = Result<T, PgError>>,
-) -> Result<T, PgError> {
-    match tokio::time::timeout(most, work).await {
-        Ok(done) => done,
-        Err(_elapsed) => Err(PgError::Unreachable(NO_ANSWER.to_owned())),
-    }
+/// What a home is made of.
+pub(crate) struct HomeParts {
+    pub driver: Driver,
+    pub reached: Reached,
+    pub founding: Founding,
+    pub place: DatabasePlace,
+    pub tenure_length: Duration,
 }
 
 impl Home {
-    pub fn new(
-        driver: Driver,
-        database: Arc<dyn Database>,
-        node: Node,
-        founding: Founding,
-        is_member: bool,
-    ) -> Arc<Self> {
+    /// A home of a node; `first` is its home in the first database, if this is another one.
+    pub fn new(parts: HomeParts, node: Node, is_member: bool, first: Option<Arc<Self>>) -> Arc<Self> {
+        let HomeParts { driver, reached: Reached { database, several }, founding, place, tenure_length } =
+            parts;
         Arc::new(Self {
             driver,
             pool: Arc::new(Pool::new(database)),
+            several,
             node,
             founding,
+            place,
+            tenure_length,
+            first,
             is_member,
             has_left: AtomicBool::new(false),
             renewing: tokio::sync::Mutex::default(),
             held: Mutex::default(),
             membership: watch::Sender::new(Membership::default()),
+            renews_soon: Arc::default(),
             takes: Semaphore::new(TAKES),
             givings_up: Semaphore::new(GIVINGS_UP),
         })
@@ -122,10 +139,25 @@ impl Home {
         self.founding.shards
     }
 
+    /// The homes of a node, one for each database.
+    pub fn each(parts: impl IntoIterator<Item = HomeParts>, node: &Node, is_member: bool) -> Vec<Arc<Self>> {
+        let mut homes: Vec<Arc<Self>> = Vec::new();
+        for parts in parts {
+            let first = homes.first().cloned();
+            homes.push(Self::new(parts, node.clone(), is_member, first));
+        }
+        homes
+    }
+
     /// The number of a shard in the tables, if the store has it.
     pub fn number(&self, shard: ShardId) -> Result<i32, PgError> {
         let shards = self.shards().get();
         if shard.0 < shards { Ok(shard.0.into()) } else { Err(PgError::NoShard { shard, shards }) }
+    }
+
+    /// The home in the database that has the names of all queues.
+    pub fn of_names(self: &Arc<Self>) -> &Arc<Self> {
+        self.first.as_ref().unwrap_or(self)
     }
 
     /// Takes a shard that no other node owns, and that this one does not hold.
@@ -147,7 +179,8 @@ impl Home {
     async fn take_number(&self, number: i32) -> Result<Tenure, PgError> {
         let _permit = self.takes.acquire().await;
         let mut session = self.pool.database().connect().await?;
-        let tenure = Tenure::take(&mut *session, number, &self.node, self.driver.steady()).await?;
+        let by = (&self.node, self.tenure_length);
+        let tenure = Tenure::take(&mut *session, number, by, self.driver.steady()).await?;
         tenure.learn_clock(session, &**self.pool.database()).await?;
         Ok(tenure)
     }
@@ -186,12 +219,7 @@ impl Home {
     /// Gives a shard up, to another node if that is named. What is not written by now never is.
     pub fn give_up(self: &Arc<Self>, disk: &Shared, to: Option<&str>) -> Result<(), PgError> {
         let own = disk.tenure.own();
-        let in_hand = {
-            self.held.lock().in_hand.push(own.shard);
-            InHand(self, own.shard)
-        };
-        disk.tenure.close();
-        disk.refuse_all("this node has given its shard up");
+        let in_hand = self.close_in_hand(disk, "this node has given its shard up");
         let leaves = !self.is_member && self.holds().is_empty();
         let (home, to) = (Arc::clone(self), to.map(ToOwned::to_owned));
         let given_up = self.driver.wait(async move {
@@ -201,6 +229,15 @@ impl Home {
         });
         drop(in_hand);
         given_up.unwrap_or(Err(PgError::Closed))
+    }
+
+    /// Ends a hold without giving the shard up: the answer keeps a renewal from doing that.
+    fn close_in_hand(&self, disk: &Shared, why: &str) -> InHand<'_> {
+        let shard = disk.tenure.shard;
+        self.held.lock().in_hand.push(shard);
+        disk.tenure.close();
+        disk.refuse_all(why);
+        InHand(self, shard)
     }
 
     async fn give_up_now(&self, own: Own, to: Option<&str>, leaves: bool) -> Result<(), PgError> {
@@ -219,59 +256,141 @@ impl Home {
 }
 
 impl PgNode {
-    /// A node that lives from now on: its row is there, and it has read the map.
-    pub(crate) fn live(home: Arc<Home>) -> Result<Self, PgError> {
-        let first = Arc::clone(&home);
-        let renewed = home.driver.wait(within(TAKE_MAX, async move { members::begin(&first).await }));
-        renewed.unwrap_or(Err(PgError::Closed))?;
-        home.begin_to_renew();
-        Ok(Self { home })
+    /// A node that lives from now on in its first database: its row is there, and it has read the map. So it is in the
+    /// others that `are_there`; in one that cannot be reached it lives as soon as it can be.
+    pub(crate) fn live(homes: Vec<Arc<Home>>, are_there: &[bool]) -> Result<Self, PgError> {
+        let node = Self { homes: homes.into() };
+        let begin = |(home, is_there): (&Arc<Home>, &bool)| {
+            let first = Arc::clone(home);
+            is_there.then(|| home.driver.run(within(TAKE_MAX, async move { members::begin(&first).await })))
+        };
+        let begun: Vec<_> = node.homes.iter().zip(are_there).map(begin).collect();
+        let first = node.first();
+        let lives = first.driver.wait(async move {
+            let mut lives = Err(PgError::Closed);
+            for (at, begun) in begun.into_iter().enumerate() {
+                let Some(begun) = begun else { continue };
+                let ended = begun.await.unwrap_or(Err(PgError::Closed));
+                if at == 0 {
+                    lives = ended;
+                }
+            }
+            lives
+        });
+        lives.unwrap_or(Err(PgError::Closed)).map_err(|error| error.of(first.place))?;
+        node.homes.iter().for_each(Home::begin_to_renew);
+        if node.homes.len() > 1 {
+            for (own, home) in node.homes.iter().enumerate() {
+                home.driver.spawn(arrivals::watch(Arc::downgrade(&node.homes), own));
+            }
+        }
+        Ok(node)
+    }
+
+    fn first(&self) -> &Arc<Home> {
+        self.homes.first().expect("a store lies in at least one database")
+    }
+
+    /// The home in a database, by its number.
+    fn home(&self, database: u16) -> &Arc<Home> {
+        self.homes.get(usize::from(database)).unwrap_or_else(|| self.first())
     }
 
     /// Which run of a node this is.
     pub fn node(&self) -> &Node {
-        &self.home.node
+        &self.first().node
     }
 
     /// How many shards the store has.
     pub fn shards(&self) -> ShardCount {
-        self.home.shards()
+        self.first().shards()
+    }
+
+    /// In how many databases the store lies.
+    pub fn databases(&self) -> u16 {
+        self.first().place.of
+    }
+
+    /// The home in the database that a shard lies in, or is about to, as far as this node knows.
+    fn home_of(&self, shard: ShardId) -> &Arc<Home> {
+        let known = |home: &Home| {
+            let map = home.membership.borrow().map.clone()?;
+            let lies = map.shard(shard).map(|row| (row.moves, home.place.number));
+            let moved = map.moved().find(|(moved, ..)| *moved == shard);
+            lies.or(moved.map(|(_, moves, to)| (moves + 1, to)))
+        };
+        let newest = self.homes.iter().filter_map(|home| known(home)).max();
+        let first = || first_database_of(shard, self.databases());
+        self.home(newest.map_or_else(first, |(_, database)| database))
+    }
+
+    /// Whether a shard was ever moved to the database that it lies in.
+    pub fn was_moved(&self, shard: ShardId) -> bool {
+        let map = self.home_of(shard).membership.borrow().map.clone();
+        map.and_then(|map| map.shard(shard).map(|row| row.moves > 0)).unwrap_or(true)
+    }
+
+    /// The number of the database that a shard lies in, from 0.
+    pub fn database_of(&self, shard: ShardId) -> u16 {
+        self.home_of(shard).place.number
+    }
+
+    /// The number of the database that an operator wants a shard to be moved to, from 0.
+    pub fn wanted_in(&self, shard: ShardId) -> Option<u16> {
+        self.home_of(shard).membership.borrow().map.as_ref()?.shard(shard)?.wanted_in
     }
 
     /// By this the nodes of the store know each other.
     pub fn secret(&self) -> PeerSecret {
-        self.home.founding.secret
+        self.first().founding.secret
     }
 
     /// Takes a shard, or says which node owns it or is handed it. A shard whose disk was dropped may be taken again.
     pub fn take(&self, shard: ShardId) -> Result<PgDisk, PgError> {
-        self.home.take(shard)
+        let home = self.home_of(shard);
+        home.take(shard).map_err(|error| error.of(home.place))
     }
 
-    /// What this node knows of the others just now.
-    pub fn membership(&self) -> Membership {
-        self.home.membership.borrow().clone()
+    /// What this node knows just now of the others by one database.
+    pub fn membership(&self, database: u16) -> Membership {
+        self.home(database).membership.borrow().clone()
     }
 
-    /// The newest map.
-    pub fn map(&self) -> Option<Arc<Map>> {
-        self.home.membership.borrow().map.clone()
+    /// The newest map of one database.
+    pub fn map(&self, database: u16) -> Option<Arc<Map>> {
+        self.home(database).membership.borrow().map.clone()
     }
 
-    /// Follows what this node knows of the others: a new map twice a second, or why there is none.
-    pub fn subscribe(&self) -> watch::Receiver<Membership> {
-        self.home.membership.subscribe()
+    /// Follows what this node knows of the others by one database: a new map twice a second, or why there is none.
+    pub fn subscribe(&self, database: u16) -> watch::Receiver<Membership> {
+        self.home(database).membership.subscribe()
     }
 
-    /// Takes this node's row away, so that no other one asks it for anything. Its shards are given up before.
+    /// Takes this node's rows away, so that no other one asks it for anything. Its shards are given up before.
     pub fn leave(&self) {
-        self.home.has_left.store(true, Ordering::Release);
-        let home = Arc::clone(&self.home);
-        // If it fails the row is past soon.
-        let _left = self.home.driver.wait(within(TENURE, async move {
+        // One that cannot be reached keeps no other waiting.
+        let leaving: Vec<_> = self.homes.iter().map(Home::leave).collect();
+        let _left = self.first().driver.wait(async move {
+            for left in leaving {
+                left.await;
+            }
+        });
+    }
+}
+
+impl Home {
+    /// Takes the node's row away.
+    fn leave(self: &Arc<Self>) -> impl Future<Output = ()> + Send + use<> {
+        self.has_left.store(true, Ordering::Release);
+        let home = Arc::clone(self);
+        let left = self.driver.run(within(TENURE, async move {
             let _renewed = home.renewing.lock().await;
             let mut session = home.pool.database().connect().await?;
             session.leave(&home.node).await
         }));
+        async move {
+            // If it fails the row is past soon.
+            let _left = left.await;
+        }
     }
 }

@@ -3,10 +3,13 @@
 //! A statement that decides who owns a shard, or that writes as its owner, says itself how it commits: what the
 //! database's settings say about `synchronous_commit` does not count, unless it is `remote_apply`, which asks for more.
 
+mod afar;
+mod moves;
 mod names;
 mod shards;
 
-pub(crate) use shards::epochs;
+pub(crate) use moves::{Arrival, FileRow, Key};
+pub(crate) use shards::{Lying, lying};
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,7 +22,8 @@ use tokio_postgres::{Client, Config, Statement, Transaction};
 
 use crate::PgError;
 use crate::database::{
-    Asked, Change, Database, FoundFile, IfThere, Naming, Own, Renewed, Row, Session, Taking, no_file,
+    Asked, Change, Claimant, Database, FoundFile, IfThere, Naming, Own, Renewed, Row, Session, Taking,
+    no_file,
 };
 use crate::hosts::Hosts;
 use crate::map::Node;
@@ -54,6 +58,16 @@ const KEEPALIVES_RETRIES: u32 = 3;
 /// What the client has where a URL does not say.
 const SYSTEM_KEEPALIVES_IDLE: Duration = Duration::from_secs(2 * 60 * 60);
 
+/// Takes a URL apart.
+fn read(url: &str) -> Result<(Config, Tls), PgError> {
+    let (url, tls) = Tls::of(url)?;
+    let config = url.parse().map_err(|error: tokio_postgres::Error| {
+        let source = std::error::Error::source(&error);
+        PgError::Url(source.map_or_else(|| error.to_string(), ToString::to_string))
+    })?;
+    Ok((config, tls))
+}
+
 /// The database of a URL, and how it is reached.
 #[derive(Clone)]
 pub(crate) struct Target {
@@ -64,11 +78,21 @@ pub(crate) struct Target {
 impl Target {
     /// Reads a URL, with defaults for what it does not say.
     pub fn of(url: &str) -> Result<Self, PgError> {
-        let (url, tls) = Tls::of(url)?;
-        let mut config: Config = url.parse().map_err(|error: tokio_postgres::Error| {
-            let source = std::error::Error::source(&error);
-            PgError::Url(source.map_or_else(|| error.to_string(), ToString::to_string))
-        })?;
+        let (config, tls) = read(url)?;
+        Self::with(config, tls)
+    }
+
+    /// The same for a URL without a password, of a user who has one in another URL: that of the store's first database.
+    pub fn like(url: &str, first: &str) -> Result<Self, PgError> {
+        let ((mut config, tls), (first, _)) = (read(url)?, read(first)?);
+        let is_same = config.get_password().is_none() && config.get_user() == first.get_user();
+        if let Some(password) = first.get_password().filter(|_| is_same) {
+            config.password(password);
+        }
+        Self::with(config, tls)
+    }
+
+    fn with(mut config: Config, tls: Tls) -> Result<Self, PgError> {
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(CONNECT_TIMEOUT);
         }
@@ -325,8 +349,12 @@ impl Session for Connection {
         Box::pin(self.forget_nodes())
     }
 
-    fn name<'a>(&'a mut self, own: Own, naming: &'a Naming) -> Asked<'a, Option<i32>> {
-        Box::pin(self.name_queue(own, naming))
+    fn name<'a>(&'a mut self, claimant: Claimant, naming: &'a Naming) -> Asked<'a, Option<i32>> {
+        Box::pin(self.name_queue(claimant, naming))
+    }
+
+    fn name_afar<'a>(&'a mut self, claimant: Claimant, naming: &'a Naming) -> Asked<'a, Option<i32>> {
+        Box::pin(self.name_queue_afar(claimant, naming))
     }
 
     fn shard_of_name<'a>(&'a mut self, key: &'a QueueKey) -> Asked<'a, Option<i32>> {

@@ -1,17 +1,23 @@
 //! Statements about which shard has the name of a queue. Each that changes something is one statement that locks the
-//! shard's row for share, if the epoch is its own, and commits synchronously.
+//! shard's row for share, if the epoch is its own, and commits synchronously. A name has the number of its last claim.
 
 use kew_core::{AccountId, QueueKey};
+use tokio_postgres::types::ToSql;
 
 use super::{Connection, OWN};
 use crate::PgError;
-use crate::database::{Naming, Own};
+use crate::database::{Claimant, Naming, Own};
 use crate::tables::SYNCED_MODE;
 
 /// A claim that another one waited for sees nothing of it: it looks again this often at most.
-const LOOKS: usize = 10;
+pub(super) const LOOKS: usize = 10;
 
-const SHARD_OF: &str = "SELECT shard FROM kew_name WHERE account = $1 AND region = $2 AND name = $3";
+pub(super) const SHARD_OF: &str =
+    "SELECT shard FROM kew_name WHERE account = $1 AND region = $2 AND name = $3";
+
+/// What a claim does where the name has a row: a row of its own shard gets the higher number, one of another stays.
+pub(super) const RAISES: &str = "ON CONFLICT (account, region, name)
+    DO UPDATE SET claim = greatest(kew_name.claim, excluded.claim) WHERE kew_name.shard = excluded.shard";
 
 /// Whose shard the statement writes for.
 fn own() -> String {
@@ -23,27 +29,31 @@ fn own() -> String {
 }
 
 /// Three values of a key, as the tables have them.
-fn parts(key: &QueueKey) -> (i64, &str, &str) {
+pub(super) fn parts(key: &QueueKey) -> (i64, &str, &str) {
     (i64::try_from(key.account.0).unwrap_or(i64::MAX), &key.region, &key.name)
 }
 
 impl Connection {
-    pub(super) async fn name_queue(&mut self, own: Own, naming: &Naming) -> Result<Option<i32>, PgError> {
+    pub(super) async fn name_queue(
+        &mut self,
+        claimant: Claimant,
+        naming: &Naming,
+    ) -> Result<Option<i32>, PgError> {
         match naming {
-            Naming::Claim(key) => self.claim(own, key).await.map(Some),
-            Naming::Release(key) => self.release(own, key).await,
-            Naming::Rename { from, to } => self.rename(own, from, to).await.map(Some),
-            Naming::ClaimAll(keys) => self.claim_all(own, keys).await,
+            Naming::Claim(key) => self.claim(claimant, key).await.map(Some),
+            Naming::Release(key) => self.release(claimant, key).await,
+            Naming::Rename { from, to } => self.rename(claimant, from, to).await.map(Some),
+            Naming::ClaimAll(keys) => self.claim_all(claimant, keys).await,
         }
     }
 
-    async fn claim_all(&mut self, own_epoch: Own, keys: &[QueueKey]) -> Result<Option<i32>, PgError> {
+    async fn claim_all(&mut self, claimant: Claimant, keys: &[QueueKey]) -> Result<Option<i32>, PgError> {
         let claim = format!(
             "WITH {},
-                claimed AS (INSERT INTO kew_name (account, region, name, shard)
-                    SELECT account, region, name, id
+                claimed AS (INSERT INTO kew_name (account, region, name, shard, claim)
+                    SELECT account, region, name, id, $6
                     FROM own, unnest($3::bigint[], $4::text[], $5::text[]) AS keys (account, region, name)
-                    ORDER BY account, region, name ON CONFLICT DO NOTHING)
+                    ORDER BY account, region, name {RAISES})
             SELECT EXISTS (SELECT FROM own)",
             own()
         );
@@ -56,31 +66,31 @@ impl Connection {
             regions.push(region);
             names.push(name);
         }
-        let values: [&(dyn tokio_postgres::types::ToSql + Sync); 5] =
-            [&own_epoch.shard, &own_epoch.epoch, &accounts, &regions, &names];
+        let Claimant { own: Own { shard, epoch }, number } = claimant;
+        let values: [&(dyn ToSql + Sync); 6] = [&shard, &epoch, &accounts, &regions, &names, &number];
         if !self.client.query_one(&claim, &values).await?.get::<_, bool>(0) {
-            return Err(PgError::Fenced { shard: own_epoch.shard, epoch: own_epoch.epoch });
+            return Err(claimant.fenced());
         }
-        let other = self.client.query_opt(others, &[&own_epoch.shard, &accounts, &regions, &names]).await?;
+        let other = self.client.query_opt(others, &[&shard, &accounts, &regions, &names]).await?;
         Ok(other.map(|row| row.get(0)))
     }
 
-    async fn claim(&mut self, own_epoch: Own, key: &QueueKey) -> Result<i32, PgError> {
+    async fn claim(&mut self, claimant: Claimant, key: &QueueKey) -> Result<i32, PgError> {
         let text = format!(
             "WITH {},
-                claimed AS (INSERT INTO kew_name (account, region, name, shard)
-                    SELECT $3, $4, $5, id FROM own ON CONFLICT DO NOTHING RETURNING shard)
+                claimed AS (INSERT INTO kew_name (account, region, name, shard, claim)
+                    SELECT $3, $4, $5, id, $6 FROM own {RAISES} RETURNING shard)
             SELECT EXISTS (SELECT FROM own), coalesce((SELECT shard FROM claimed),
                 (SELECT shard FROM kew_name WHERE account = $3 AND region = $4 AND name = $5))",
             own()
         );
         let (account, region, name) = parts(key);
+        let Claimant { own: Own { shard, epoch }, number } = claimant;
+        let values: [&(dyn ToSql + Sync); 6] = [&shard, &epoch, &account, &region, &name, &number];
         for _ in 0..LOOKS {
-            let values: [&(dyn tokio_postgres::types::ToSql + Sync); 5] =
-                [&own_epoch.shard, &own_epoch.epoch, &account, &region, &name];
             let row = self.client.query_one(&text, &values).await?;
             if !row.get::<_, bool>(0) {
-                return Err(PgError::Fenced { shard: own_epoch.shard, epoch: own_epoch.epoch });
+                return Err(claimant.fenced());
             }
             if let Some(shard) = row.get(1) {
                 return Ok(shard);
@@ -89,43 +99,46 @@ impl Connection {
         Err(PgError::Unreachable(format!("{key} is claimed and released again and again")))
     }
 
-    async fn release(&mut self, own_epoch: Own, key: &QueueKey) -> Result<Option<i32>, PgError> {
+    async fn release(&mut self, claimant: Claimant, key: &QueueKey) -> Result<Option<i32>, PgError> {
         let text = format!(
             "WITH {},
                 released AS (DELETE FROM kew_name USING own
-                    WHERE account = $3 AND region = $4 AND name = $5 AND shard = own.id RETURNING shard)
+                    WHERE account = $3 AND region = $4 AND name = $5 AND shard = own.id AND claim <= $6
+                    RETURNING shard)
             SELECT EXISTS (SELECT FROM own), CASE WHEN NOT EXISTS (SELECT FROM released) THEN
                 (SELECT shard FROM kew_name WHERE account = $3 AND region = $4 AND name = $5) END",
             own()
         );
         let (account, region, name) = parts(key);
-        let values: [&(dyn tokio_postgres::types::ToSql + Sync); 5] =
-            [&own_epoch.shard, &own_epoch.epoch, &account, &region, &name];
+        let Claimant { own: Own { shard, epoch }, number } = claimant;
+        let values: [&(dyn ToSql + Sync); 6] = [&shard, &epoch, &account, &region, &name, &number];
         let row = self.client.query_one(&text, &values).await?;
         if !row.get::<_, bool>(0) {
-            return Err(PgError::Fenced { shard: own_epoch.shard, epoch: own_epoch.epoch });
+            return Err(claimant.fenced());
         }
         Ok(row.get(1))
     }
 
-    async fn rename(&mut self, own: Own, from: &QueueKey, to: &QueueKey) -> Result<i32, PgError> {
+    async fn rename(&mut self, claimant: Claimant, from: &QueueKey, to: &QueueKey) -> Result<i32, PgError> {
+        let Claimant { own, number } = claimant;
         let transaction = self.client.transaction().await?;
         if transaction.query_opt(OWN, &[&own.shard, &own.epoch]).await?.is_none() {
-            return Err(PgError::Fenced { shard: own.shard, epoch: own.epoch });
+            return Err(claimant.fenced());
         }
         let (account, region, name) = parts(to);
-        let claim = "INSERT INTO kew_name (account, region, name, shard) VALUES ($1, $2, $3, $4)
-            ON CONFLICT DO NOTHING";
-        transaction.execute(claim, &[&account, &region, &name, &own.shard]).await?;
+        let claim = format!(
+            "INSERT INTO kew_name (account, region, name, shard, claim) VALUES ($1, $2, $3, $4, $5) {RAISES}"
+        );
+        transaction.execute(&claim, &[&account, &region, &name, &own.shard, &number]).await?;
         let has = transaction.query_opt(SHARD_OF, &[&account, &region, &name]).await?;
         let Some(has) = has.map(|row| row.get::<_, i32>(0)) else {
             return Err(PgError::Unreachable(format!("{to} was released while it was claimed")));
         };
         if has == own.shard && from != to {
             let (account, region, name) = parts(from);
-            let release =
-                "DELETE FROM kew_name WHERE account = $1 AND region = $2 AND name = $3 AND shard = $4";
-            transaction.execute(release, &[&account, &region, &name, &own.shard]).await?;
+            let release = "DELETE FROM kew_name
+                WHERE account = $1 AND region = $2 AND name = $3 AND shard = $4 AND claim <= $5";
+            transaction.execute(release, &[&account, &region, &name, &own.shard, &number]).await?;
         }
         transaction.commit().await?;
         Ok(has)

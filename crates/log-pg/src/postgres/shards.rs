@@ -13,7 +13,7 @@ use tokio_postgres::{Client, Row};
 use super::{Connection, SYNCED};
 use crate::PgError;
 use crate::database::{NODES_KEPT, Own, PROMISED, Renewed, Taking};
-use crate::map::{Node, ShardRow};
+use crate::map::{Away, AwayRow, Node, ShardRow, shard_id};
 
 /// The name of the node that keeps others from taking a shard: its owner, or the one that it is handed over to.
 const OWNER: &str = "SELECT kew_node.name FROM kew_shard JOIN kew_node
@@ -43,10 +43,11 @@ const RENEW: &str = "WITH held AS MATERIALIZED (
         ON CONFLICT (id) DO UPDATE SET until = clock_timestamp() + $3::float8 * interval '1 millisecond',
             peer = excluded.peer, version = excluded.version)
     SELECT kew_shard.id, kew_shard.epoch, kew_shard.node, kew_shard.wanted, held.epoch AS held,
-            NULL AS peer, NULL AS version, (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS clock
+            NULL AS peer, NULL AS version, (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS clock,
+            moves, wanted_in, moved_to, arrives_as, arriving, copied_by
         FROM kew_shard LEFT JOIN held ON held.id = kew_shard.id
     UNION ALL
-    SELECT NULL, NULL, id, name, NULL, peer, version, NULL
+    SELECT NULL, NULL, id, name, NULL, peer, version, NULL, NULL, NULL, NULL, NULL, NULL, NULL
         FROM kew_node WHERE until > clock_timestamp() AND id <> $1
     ORDER BY 1 NULLS LAST, 3";
 
@@ -80,10 +81,20 @@ pub(super) async fn owner(client: &Client, shard: i32, own_id: &str) -> Result<O
     Ok(client.query_opt(OWNER, &[&shard, &own_id, &millis(PROMISED)]).await?.map(|row| row.get(0)))
 }
 
-/// The epoch of each shard, in order.
-pub(crate) async fn epochs(client: &Client) -> Result<Vec<i64>, PgError> {
-    let rows = client.query("SELECT epoch FROM kew_shard ORDER BY id", &[]).await?;
-    Ok(rows.iter().map(|row| row.get(0)).collect())
+/// A shard that lies in a database: how often it was moved until it came there, and its epoch.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Lying {
+    pub shard: ShardId,
+    pub moves: i32,
+    pub epoch: i64,
+}
+
+/// The shards that lie in a database, in order.
+pub(crate) async fn lying(client: &Client) -> Result<Vec<Lying>, PgError> {
+    let text = "SELECT id, moves, epoch FROM kew_shard WHERE moved_to IS NULL AND NOT arriving ORDER BY id";
+    let rows = client.query(text, &[]).await?;
+    let lies = |row: &Row| Lying { shard: shard_id(row.get(0)), moves: row.get(1), epoch: row.get(2) };
+    Ok(rows.iter().map(lies).collect())
 }
 
 /// What is not empty.
@@ -92,7 +103,8 @@ fn some(text: String) -> Option<String> {
 }
 
 fn renewed(rows: &[Row]) -> Renewed {
-    let mut renewed = Renewed { held: Vec::new(), shards: Vec::new(), others: Vec::new(), clock: 0 };
+    let (shards, away) = (Vec::new(), Vec::new());
+    let mut renewed = Renewed { held: Vec::new(), shards, away, others: Vec::new(), clock: 0 };
     for row in rows {
         let Some(id) = row.get::<_, Option<i32>>(0) else {
             let (id, name) = (row.get(2), row.get(3));
@@ -103,11 +115,27 @@ fn renewed(rows: &[Row]) -> Renewed {
             renewed.held.push((id, epoch));
         }
         let (node, wanted) = (some(row.get(2)), some(row.get(3)));
-        let shard = ShardId(u16::try_from(id).unwrap_or(u16::MAX));
-        renewed.shards.push(ShardRow { shard, epoch: row.get(1), node, wanted });
+        let (shard, epoch, moves) = (shard_id(id), row.get(1), row.get(8));
+        match why_away(row) {
+            Some(away) => renewed.away.push(AwayRow { shard, epoch, moves, away }),
+            None => {
+                let wanted_in = row.get::<_, Option<i32>>(9).and_then(|number| u16::try_from(number).ok());
+                renewed.shards.push(ShardRow { shard, epoch, node, wanted, moves, wanted_in });
+            }
+        }
         renewed.clock = row.get(7);
     }
     renewed
+}
+
+/// Why the shard of a row does not lie in this database; `None` if it does.
+fn why_away(row: &Row) -> Option<Away> {
+    if row.get(12) {
+        return Some(Away::Arriving(row.get::<_, Option<i64>>(13).unwrap_or(0)));
+    }
+    let to = row.get::<_, Option<i32>>(10)?;
+    let epoch = row.get::<_, Option<i64>>(11).unwrap_or(0);
+    Some(Away::MovedTo(u16::try_from(to).unwrap_or(u16::MAX), epoch))
 }
 
 impl Connection {
@@ -122,8 +150,11 @@ impl Connection {
         }
         let transaction = self.client.transaction().await?;
         transaction.query_one(SYNCED, &[]).await?;
-        let seen =
-            transaction.query_one("SELECT epoch FROM kew_shard WHERE id = $1 FOR UPDATE", &[&shard]).await?;
+        let text =
+            "SELECT epoch FROM kew_shard WHERE id = $1 AND moved_to IS NULL AND NOT arriving FOR UPDATE";
+        let Some(seen) = transaction.query_opt(text, &[&shard]).await? else {
+            return Err(PgError::Elsewhere { shard: shard_id(shard) });
+        };
         let seen: i64 = seen.get(0);
         if let Some(owner) = owner(transaction.client(), shard, &node.id).await? {
             return Ok(Taking::Owned(owner));

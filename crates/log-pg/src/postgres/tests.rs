@@ -6,12 +6,73 @@ use std::time::Instant;
 
 use super::*;
 use crate::map::{Founding, PeerSecret};
-use crate::schema;
+use crate::schema::{self, Making};
 use crate::server::{PgServer, name_in};
 use crate::tenure::TENURE;
 
 const SHARD: i32 = 0;
 const LENGTH: Duration = Duration::from_secs(60);
+
+/// A connection to a store with tables, and the epoch in which a node owns its shard there.
+async fn owner_of(url: &str) -> (Connection, i64) {
+    let mut connection = Target::of(url).unwrap().open().await.unwrap();
+    let making = Making::only(Founding::usual(PeerSecret([7; 32])));
+    schema::migrate(&mut connection.client, Some(&making)).await.unwrap();
+    match connection.take(SHARD, &Node::alone("owner/1", "owner"), LENGTH).await {
+        Ok(Taking::Taken { epoch, .. }) => (connection, epoch),
+        Ok(Taking::Owned(node)) => panic!("{node} owns it"),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn release_or_renaming_that_is_carried_out_late_frees_no_name_that_was_claimed_since() {
+    let server = PgServer::start(&["fsync=off"]).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let key = |name: &str| QueueKey::new(kew_core::AccountId(1), "here", name);
+    for is_afar in [false, true] {
+        let url = server.database().unwrap();
+        runtime.block_on(async {
+            let (mut connection, epoch) = owner_of(&url).await;
+            let own = Own { shard: SHARD, epoch };
+            let mut act = async |claimant: Claimant, naming: Naming| {
+                let session: &mut dyn Session = &mut connection;
+                let done = match is_afar {
+                    true => session.name_afar(claimant, &naming).await,
+                    false => session.name(claimant, &naming).await,
+                };
+                done.unwrap()
+            };
+            let nth = |before: u32| Claimant::new(own, before);
+            let release = || Naming::Release(key("a"));
+            let rename = || Naming::Rename { from: key("a"), to: key("b") };
+            assert_eq!(act(nth(0), Naming::Claim(key("a"))).await, Some(SHARD));
+            // The outcome of number 1, a release, is not known when the name is claimed again.
+            assert_eq!(act(nth(2), Naming::Claim(key("a"))).await, Some(SHARD));
+            assert_eq!(act(nth(1), release()).await, Some(SHARD), "its shard has it");
+            assert_eq!(act(nth(3), Naming::ClaimAll(Arc::from([key("a")]))).await, None);
+            assert_eq!(act(nth(1), rename()).await, Some(SHARD), "the new name is claimed");
+            assert_eq!(act(nth(2), release()).await, Some(SHARD), "its shard has it still");
+            assert_eq!(act(nth(4), release()).await, None);
+            assert_eq!(act(nth(4), release()).await, None, "a second time");
+            assert_eq!(act(nth(u32::MAX), Naming::Claim(key("a"))).await, Some(SHARD));
+            // A new owner begins to count anew, in a higher epoch.
+            let node = Node::alone("next/1", "next");
+            connection.give_up(own, &Node::alone("owner/1", "owner"), None).await.unwrap();
+            let Ok(Taking::Taken { epoch: next, .. }) = connection.take(SHARD, &node, LENGTH).await else {
+                panic!("nobody owns it");
+            };
+            assert!(next > epoch);
+            let (first, release) = (Claimant::new(Own { epoch: next, ..own }, 0), Naming::Release(key("a")));
+            let session: &mut dyn Session = &mut connection;
+            let released = match is_afar {
+                true => session.name_afar(first, &release).await,
+                false => session.name(first, &release).await,
+            };
+            assert_eq!(released.unwrap(), None);
+        });
+    }
+}
 
 #[test]
 fn renewal_that_is_carried_out_after_the_shard_was_given_up_brings_nothing_back() {
@@ -23,12 +84,8 @@ fn renewal_that_is_carried_out_after_the_shard_was_given_up_brings_nothing_back(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let target = Target::of(&url).unwrap();
-        let mut first = target.open().await.unwrap();
-        schema::migrate(&mut first.client, Founding::usual(PeerSecret([7; 32]))).await.unwrap();
         let node = Node::alone("owner/1", "owner");
-        let Ok(Taking::Taken { epoch, .. }) = first.take(SHARD, &node, LENGTH).await else {
-            panic!("nobody owns it");
-        };
+        let (mut first, epoch) = owner_of(&url).await;
         let (mut second, holder) = (target.open().await.unwrap(), target.open().await.unwrap());
         holder.client.batch_execute("BEGIN; LOCK TABLE kew_shard IN EXCLUSIVE MODE").await.unwrap();
         let renewing = node.clone();

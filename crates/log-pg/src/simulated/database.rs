@@ -17,6 +17,7 @@ use super::locks::{Begun, Locked, Locks, Transaction};
 use super::tables::{Did, Tables};
 use crate::PgError;
 use crate::database::{Asked, Database, Session};
+use crate::map::DatabasePlace;
 
 use super::session::SimSession;
 
@@ -70,15 +71,15 @@ pub struct Photograph(Tables);
 pub struct SimDatabase(pub(super) Arc<Mutex<State>>);
 
 impl SimDatabase {
-    pub(super) fn new(seed: u64, rates: Rates, shards: u16) -> Self {
+    pub(super) fn new(seed: u64, rates: Rates, (shards, place): (u16, DatabasePlace)) -> Self {
         let mut chance = Chance::of(seed);
         let speed = 1_000 + chance.below(rates.drift + 1);
         let now = Instant::now();
         Self(Arc::new(Mutex::new(State {
             chance,
             rates,
-            visible: Tables::of_shards(shards),
-            standby: Tables::of_shards(shards),
+            visible: Tables::of_shards(shards, place),
+            standby: Tables::of_shards(shards, place),
             behind: VecDeque::new(),
             commits: 0,
             incarnation: 0,

@@ -10,6 +10,7 @@
 mod database;
 mod faults;
 mod locks;
+mod names;
 mod session;
 mod switches;
 mod tables;
@@ -25,8 +26,10 @@ use kew_core::{ShardCount, ShardId};
 
 use crate::driver::Driver;
 use crate::machine::Room;
-use crate::map::{Founding, Node, PeerSecret};
-use crate::node::{Home, PgNode};
+use crate::map::{DatabasePlace, Founding, Node, PeerSecret};
+use crate::node::{Home, HomeParts, PgNode};
+use crate::several::Reached;
+use crate::tenure::TENURE;
 use crate::{PgDisk, PgError, open};
 
 pub use crate::machine::{Machine, Power};
@@ -60,7 +63,7 @@ impl World {
             .expect("a runtime without input and output needs nothing of the system");
         let database = {
             let _inside = runtime.enter();
-            SimDatabase::new(seed, rates, shards.get())
+            SimDatabase::new(seed, rates, (shards.get(), DatabasePlace::ONLY))
         };
         Self { room: Arc::new(Room::new(runtime)), database, shards, large_row: 0 }
     }
@@ -119,7 +122,7 @@ impl World {
     /// A node of the store, that has no shard yet.
     pub fn join(&self, name: &str) -> Result<(PgNode, Power), PgError> {
         let (home, power) = self.home(name, true);
-        Ok((PgNode::live(home)?, power))
+        Ok((PgNode::live(vec![home], &[true])?, power))
     }
 
     fn home(&self, name: &str, is_member: bool) -> (Arc<Home>, Power) {
@@ -127,7 +130,9 @@ impl World {
         let power = machine.power();
         let node = Node { peer: Some(format!("{name}:9400")), ..Node::alone(name, name) };
         let founding = Founding { shards: self.shards, secret: PeerSecret([7; 32]) };
-        let database = Arc::new(self.database.clone());
-        (Home::new(Driver::simulated(machine), database, node, founding, is_member), power)
+        let reached = Reached { database: Arc::new(self.database.clone()), several: None };
+        let (driver, place) = (Driver::simulated(machine), DatabasePlace::ONLY);
+        let parts = HomeParts { driver, reached, founding, place, tenure_length: TENURE };
+        (Home::new(parts, node, is_member, None), power)
     }
 }

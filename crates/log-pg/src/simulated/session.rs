@@ -11,10 +11,12 @@ use tokio::time::sleep;
 use super::database::{SimDatabase, cut};
 use super::faults::{Course, Fault, Hanging};
 use super::locks::{RowLock, Transaction};
+use super::names;
 use super::tables::{Did, Key, Tables};
 use crate::PgError;
 use crate::database::{
-    Asked, Change, FoundFile, IfThere, NODES_KEPT, Naming, Own, Renewed, Row, Session, Taking, no_file,
+    Asked, Change, Claimant, FoundFile, IfThere, NODES_KEPT, Naming, Own, Renewed, Row, Session, Taking,
+    no_file,
 };
 use crate::map::Node;
 use crate::planted::Planted;
@@ -28,6 +30,15 @@ fn row_of(key: &str) -> (i64, Key) {
     let mut hasher = DefaultHasher::new();
     key.hash(&mut hasher);
     (-1, (hasher.finish(), 0, 0))
+}
+
+/// The row that a transaction about names locks.
+fn row_of_name(naming: &Naming) -> Option<(i64, Key)> {
+    let key = match naming {
+        Naming::Claim(key) | Naming::Release(key) | Naming::Rename { to: key, .. } => Some(key),
+        Naming::ClaimAll(keys) => keys.first(),
+    };
+    key.map(|key| row_of(&key.to_string()))
 }
 
 fn millis(time: Duration) -> i64 {
@@ -217,7 +228,7 @@ impl Session for SimSession {
         Box::pin(self.ask_locked(false, transaction, move |tables, clock, locked| {
             let held = if is_unlocked { tables.shards_of(&node.id) } else { locked.to_vec() };
             let others = tables.live_nodes(clock).filter(|other| other.id != node.id).cloned().collect();
-            let renewed = Renewed { held, shards: tables.shard_rows(), others, clock };
+            let renewed = Renewed { held, shards: tables.shard_rows(), away: Vec::new(), others, clock };
             Ok((renewed, vec![Did::Renewed { node, until: clock + millis(length) }]))
         }))
     }
@@ -274,20 +285,21 @@ impl Session for SimSession {
         }))
     }
 
-    fn name<'a>(&'a mut self, own: Own, naming: &'a Naming) -> Asked<'a, Option<i32>> {
-        let naming = naming.clone();
-        let key = match &naming {
-            Naming::Claim(key) | Naming::Release(key) | Naming::Rename { to: key, .. } => Some(key),
-            Naming::ClaimAll(keys) => keys.first(),
-        };
-        let key = key.map(|key| row_of(&key.to_string()));
-        let transaction = Transaction { lock: RowLock::Share(own.shard), is_synced: true, key };
-        Box::pin(self.ask(false, transaction, move |tables, _| named(tables, own, naming)))
+    fn name<'a>(&'a mut self, claimant: Claimant, naming: &'a Naming) -> Asked<'a, Option<i32>> {
+        let (naming, key) = (naming.clone(), row_of_name(naming));
+        let transaction = Transaction { lock: RowLock::Share(claimant.own.shard), is_synced: true, key };
+        Box::pin(self.ask(false, transaction, move |tables, _| names::named(tables, claimant, naming)))
+    }
+
+    fn name_afar<'a>(&'a mut self, claimant: Claimant, naming: &'a Naming) -> Asked<'a, Option<i32>> {
+        let (naming, key) = (naming.clone(), row_of_name(naming));
+        let transaction = Transaction { lock: RowLock::None, is_synced: true, key };
+        Box::pin(self.ask(false, transaction, move |tables, _| names::named_afar(tables, claimant, naming)))
     }
 
     fn shard_of_name<'a>(&'a mut self, key: &'a QueueKey) -> Asked<'a, Option<i32>> {
         let key = key.clone();
-        Box::pin(self.look(move |tables, _| Ok(tables.named(&key))))
+        Box::pin(self.look(move |tables, _| Ok(tables.named(&key).map(|(shard, _)| shard))))
     }
 
     fn names<'a>(
@@ -341,42 +353,4 @@ fn changed(tables: &Tables, own: Own, change: Change) -> Result<(bool, Vec<Did>)
         return Ok((false, Vec::new()));
     }
     Ok((true, vec![Did::Changed(own.shard, change)]))
-}
-
-/// What is done with a queue's name, and the shard that has it afterwards.
-fn named(tables: &Tables, own: Own, naming: Naming) -> Result<(Option<i32>, Vec<Did>), PgError> {
-    if !tables.has_epoch(own) {
-        return Err(PgError::Fenced { shard: own.shard, epoch: own.epoch });
-    }
-    let claim = |key: QueueKey| match tables.named(&key) {
-        Some(shard) => (shard, Did::Nothing),
-        None => (own.shard, Did::Named(key, own.shard)),
-    };
-    let release = |key: QueueKey| match tables.named(&key) {
-        Some(shard) if shard == own.shard => (None, Did::Released(key)),
-        other => (other, Did::Nothing),
-    };
-    Ok(match naming {
-        Naming::Claim(key) => {
-            let (shard, did) = claim(key);
-            (Some(shard), vec![did])
-        }
-        Naming::Release(key) => {
-            let (shard, did) = release(key);
-            (shard, vec![did])
-        }
-        Naming::Rename { from, to } => {
-            let is_other = from != to;
-            let (shard, did) = claim(to);
-            let mut all = vec![did];
-            if shard == own.shard && is_other {
-                all.push(release(from).1);
-            }
-            (Some(shard), all)
-        }
-        Naming::ClaimAll(keys) => {
-            let (shards, did): (Vec<i32>, _) = keys.iter().cloned().map(claim).unzip();
-            (shards.into_iter().find(|shard| *shard != own.shard), did)
-        }
-    })
 }

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use kew_core::QueueKey;
+use kew_core::{QueueKey, ShardId};
 
 use crate::PgError;
 use crate::database::{Change, FoundFile, Own, PROMISED};
-use crate::map::{Node, ShardRow, shard_id};
+use crate::map::{DatabasePlace, Node, ShardRow, shard_id};
 use crate::tables::{Purpose, Table, overlay};
 
 /// Position, epoch and number of a row.
@@ -36,8 +36,8 @@ pub(super) struct Tables {
     shards: BTreeMap<i32, Shard>,
     /// Nodes, and the instants until which they live, by id.
     nodes: BTreeMap<String, (Node, i64)>,
-    /// The shard of each queue's name.
-    names: BTreeMap<QueueKey, i32>,
+    /// The shard of each queue's name, and the number of its last claim.
+    names: BTreeMap<QueueKey, (i32, i64)>,
     files: BTreeMap<i64, File>,
     rows: BTreeMap<i64, BTreeMap<Key, Bytes>>,
 }
@@ -66,7 +66,7 @@ pub(super) enum Did {
     },
     /// Rows of nodes are deleted.
     Forgot(Vec<String>),
-    Named(QueueKey, i32),
+    Named(QueueKey, i32, i64),
     Released(QueueKey),
     Changed(i32, Change),
     Nothing,
@@ -91,7 +91,7 @@ impl Tables {
                 (shard.wanted, shard.wanted_at) = (to.clone(), *at);
             }
             Did::Forgot(nodes) => nodes.iter().for_each(|node| drop(self.nodes.remove(node))),
-            Did::Named(key, shard) => drop(self.names.insert(key.clone(), *shard)),
+            Did::Named(key, shard, claim) => drop(self.names.insert(key.clone(), (*shard, *claim))),
             Did::Released(key) => drop(self.names.remove(key)),
             Did::Changed(shard, change) => self.change(*shard, change),
             Did::Nothing => {}
@@ -108,9 +108,10 @@ impl Tables {
         self.rows.values().flat_map(BTreeMap::keys).filter(|key| key.1 == epoch).count()
     }
 
-    /// A store of this many shards that no node has owned.
-    pub fn of_shards(shards: u16) -> Self {
-        let shards = (0..i32::from(shards)).map(|shard| (shard, Shard::default())).collect();
+    /// A database of a store of this many shards that no node has owned: those that lie here.
+    pub fn of_shards(shards: u16, place: DatabasePlace) -> Self {
+        let here = (0..shards).filter(|shard| place.has_at_first(ShardId(*shard)));
+        let shards = here.map(|shard| (i32::from(shard), Shard::default())).collect();
         Self { shards, ..Self::default() }
     }
 
@@ -138,6 +139,8 @@ impl Tables {
             epoch: row.epoch,
             node: some(&row.node),
             wanted: some(&row.wanted),
+            moves: 0,
+            wanted_in: None,
         });
         rows.collect()
     }
@@ -158,15 +161,15 @@ impl Tables {
         self.nodes.len()
     }
 
-    /// The shard that has a name.
-    pub fn named(&self, key: &QueueKey) -> Option<i32> {
+    /// The shard that has a name, and the number of its last claim.
+    pub fn named(&self, key: &QueueKey) -> Option<(i32, i64)> {
         self.names.get(key).copied()
     }
 
     /// Names of a shard behind one of them.
     pub fn names(&self, shard: i32, after: Option<&QueueKey>, most: usize) -> Vec<QueueKey> {
         let own =
-            self.names.iter().filter(|(key, of)| **of == shard && after.is_none_or(|after| *key > after));
+            self.names.iter().filter(|(key, (of, _))| *of == shard && after.is_none_or(|after| *key > after));
         own.map(|(key, _)| key.clone()).take(most).collect()
     }
 

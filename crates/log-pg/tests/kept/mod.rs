@@ -4,10 +4,11 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use kew_core::{ShardCount, ShardId, Timestamp};
 use kew_log_pg::server::{PgServer, name_in};
-use kew_log_pg::{Founding, Node, PeerSecret, PgError, PgStore, Ready, node_id, own};
+use kew_log_pg::{Founding, Node, PeerSecret, PgError, PgStore, Ready, node_id, own, own_for};
 use kew_store::Store;
 use kew_store::contract::model::SeededEntropy;
 use kew_store::contract::{Ending, Factory};
@@ -15,22 +16,49 @@ use kew_store_log::{LogOptions, LogStore};
 use kew_testing::{UpkeepByCommits, Wrapped};
 use parking_lot::Mutex;
 
+/// A machine that runs many tests may stand still for this long. Bounds of what takes seconds are longer by it.
+pub const STALL: Duration = Duration::from_secs(5);
+/// The tenure of stores that are to answer always: no stall ends it, and no test waits for its end.
+const LONG_TENURE: Duration = Duration::from_secs(60);
+
 /// The server of this test program.
 pub fn server() -> &'static PgServer {
     static SERVER: OnceLock<PgServer> = OnceLock::new();
     SERVER.get_or_init(|| PgServer::start(&["fsync=off", "full_page_writes=off"]).unwrap())
 }
 
-/// Forgets every owner, as time would.
-pub fn forget_owners(url: &str) {
-    server().psql(name_in(url), "DELETE FROM kew_node").unwrap();
+/// Calls `take` as if every owner had been silent for too long.
+pub fn take_over<T>(url: &str, mut take: impl FnMut() -> Result<T, PgError>) -> T {
+    let begun = Instant::now();
+    loop {
+        server().psql(name_in(url), "DELETE FROM kew_node").unwrap();
+        match take() {
+            Ok(taken) => return taken,
+            // A renewal that was under way wrote the owner's row once more.
+            Err(PgError::Owned { .. }) if begun.elapsed() < Duration::from_secs(60) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
 }
 
-/// Takes the shard of a database.
-pub fn take(url: &str) -> Ready {
+/// A run of a node that no other one has.
+fn next_run() -> u128 {
     static RUNS: AtomicU64 = AtomicU64::new(0);
-    let run = RUNS.fetch_add(1, Ordering::Relaxed);
-    own_first(url, run.into()).unwrap()
+    RUNS.fetch_add(1, Ordering::Relaxed).into()
+}
+
+/// Takes the shard of a database, for a long tenure.
+pub fn take(url: &str) -> Ready {
+    own_long(url).unwrap()
+}
+
+/// The same for a database whose owner vanished.
+pub fn take_from_vanished(url: &str) -> Ready {
+    take_over(url, || own_long(url))
+}
+
+fn own_long(url: &str) -> Result<Ready, PgError> {
+    own_for(LONG_TENURE, url, ShardId(0), &node(next_run()), founding(ShardCount::ONE))
 }
 
 /// Takes the first shard of a database, or learns why it cannot be taken.
@@ -64,8 +92,7 @@ impl OnPostgres {
         Self { options, commits_per_upkeep, newest: Mutex::new(None), starts: AtomicU64::new(1) }
     }
 
-    fn start(&self, url: String) -> Arc<dyn Store> {
-        let ready = take(&url);
+    fn start(&self, url: String, ready: Ready) -> Arc<dyn Store> {
         let tenure = Arc::clone(ready.disk.tenure());
         let entropy = Arc::new(SeededEntropy::new(self.starts.fetch_add(1, Ordering::Relaxed)));
         let (store, _) = LogStore::open(Arc::new(ready.disk), self.options, entropy, Timestamp(0)).unwrap();
@@ -94,7 +121,9 @@ impl Drop for OnPostgres {
 impl Factory for OnPostgres {
     fn open(&self) -> Arc<dyn Store> {
         self.remove_newest();
-        self.start(server().database().unwrap())
+        let url = server().database().unwrap();
+        let ready = take(&url);
+        self.start(url, ready)
     }
 
     fn remembers(&self) -> bool {
@@ -108,7 +137,7 @@ impl Factory for OnPostgres {
             newest.store.log().close().unwrap();
         }
         drop(newest);
-        forget_owners(&url);
-        self.start(url)
+        let ready = take_from_vanished(&url);
+        self.start(url, ready)
     }
 }

@@ -233,7 +233,7 @@ impl<'a> Play<'a> {
         }
         self.world.pass(Duration::from_secs(1));
         self.look()?;
-        let map = self.members[0].node.map().ok_or("there is no map")?;
+        let map = self.members[0].node.map(0).ok_or("there is no map")?;
         match map.without_owner().next() {
             None => Ok(()),
             Some(row) => Err(format!("shard {} has no owner: {map:?}", row.shard)),

@@ -62,7 +62,7 @@ fn nodes_read_who_owns_which_shard_and_how_to_reach_each_other() {
     let _third = other.take(THIRD).unwrap();
     world.pass(RENEWED);
     for node in [&one, &other] {
-        let map = node.map().unwrap();
+        let map = node.map(0).unwrap();
         let owners: Vec<Option<&str>> =
             (0..4).map(|shard| map.owner(ShardId(shard)).map(|owner| owner.id.as_str())).collect();
         assert_eq!(owners, [Some("one"), Some("other"), Some("other"), None]);
@@ -135,7 +135,7 @@ fn shards_of_a_node_that_stands_still_are_taken_by_the_others_and_it_answers_for
     assert!(disks[0].tenure().over().is_some());
     assert!(disks[1].tenure().is_held());
     assert!(is_owned(&other.take(SECOND)));
-    assert_eq!(one.map().unwrap().owner(FIRST).unwrap().id, "other");
+    assert_eq!(one.map(0).unwrap().owner(FIRST).unwrap().id, "other");
 }
 
 #[test]
@@ -149,11 +149,11 @@ fn shard_that_is_handed_over_is_for_its_node_alone() {
     assert!(!disk.tenure().is_held(), "it answers for a shard that it has given away");
     assert!(is_owned(&thief.take(FIRST)));
     world.pass(RENEWED);
-    assert_eq!(thief.map().unwrap().shard(FIRST).unwrap().wanted.as_deref(), Some("other"));
+    assert_eq!(thief.map(0).unwrap().shard(FIRST).unwrap().wanted.as_deref(), Some("other"));
     assert!(is_owned(&thief.take(FIRST)));
     let taken = other.take(FIRST).unwrap();
     world.pass(RENEWED);
-    let map = thief.map().unwrap();
+    let map = thief.map(0).unwrap();
     assert_eq!(map.owner(FIRST).unwrap().id, "other");
     assert_eq!(map.shard(FIRST).unwrap().wanted, None);
     assert!(taken.tenure().is_held());
@@ -213,7 +213,7 @@ fn node_whose_renewals_fail_says_so_and_has_gone_for_the_others() {
     let _inside = world.enter();
     let Two { one, one_power, other } = two(&world);
     let _first = one.take(FIRST).unwrap();
-    let seen = one.subscribe();
+    let seen = one.subscribe(0);
     world.pass(RENEWED);
     assert_eq!(seen.borrow().failing, None);
     world.database().restart(Duration::from_secs(2));
@@ -223,7 +223,7 @@ fn node_whose_renewals_fail_says_so_and_has_gone_for_the_others() {
     assert_eq!(seen.borrow().failing, None);
     one_power.stop();
     world.pass(GONE);
-    let map = other.map().unwrap();
+    let map = other.map(0).unwrap();
     assert!(map.node("one").is_none(), "{map:?}");
     assert_eq!(map.owner(FIRST), None);
     assert_eq!(map.shard(FIRST).unwrap().node.as_deref(), Some("one"));
@@ -243,7 +243,7 @@ fn rows_of_nodes_that_are_long_past_are_deleted() {
     assert_eq!(world.database().node_rows(), 6);
     world.pass(Duration::from_secs(1_300));
     assert_eq!(world.database().node_rows(), 1);
-    assert!(one.map().unwrap().node("one").is_some());
+    assert!(one.map(0).unwrap().node("one").is_some());
 }
 
 /// Whether a node may answer for a shard that another one has taken meanwhile, of two that it holds.
@@ -339,4 +339,38 @@ fn old_owner_writes_no_name() {
     assert!(fenced(world.wait(old.change_name(key("kept"), key("late"))).map(drop)));
     assert_eq!(world.wait(other.names_of(FIRST, None)).unwrap(), [key("kept")]);
     assert_eq!(world.wait(new.claim_name(key("kept"))).unwrap(), FIRST);
+}
+
+/// Whether a release that its owner gave up, and that the database carries out late, frees a name that the owner has
+/// claimed again meanwhile.
+fn late_release_frees_a_newer_claim() -> bool {
+    (1..=5).any(|seed| {
+        let world = World::of_shards(seed, Rates::default(), ShardCount::new(4).unwrap());
+        let _inside = world.enter();
+        let (one, _power) = world.join("one").unwrap();
+        let disk = one.take(FIRST).unwrap();
+        world.pass(RENEWED);
+        world.wait(disk.claim_name(key("orders"))).unwrap();
+        // The release takes long, and nothing that is sent after it.
+        let database = world.database().clone();
+        database.set_rates(Rates { latency_ms: 60_000, ..Rates::default() });
+        let (released, ()) = world.wait(async {
+            tokio::join!(disk.release_name(key("orders")), async {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+                database.set_rates(Rates::default());
+            })
+        });
+        let claimed = world.wait(disk.claim_name(key("orders")));
+        // All four parts of the release have ended by then.
+        world.pass(Duration::from_secs(4 * 60));
+        let has = world.wait(one.shard_of_name(key("orders"))).unwrap();
+        released.is_err() && claimed.is_ok() && has.is_none()
+    })
+}
+
+#[test]
+fn release_that_is_carried_out_late_frees_no_name_that_its_owner_has_claimed_again() {
+    assert!(!late_release_frees_a_newer_claim());
+    let _planted = Planted::ActsNotCounted.plant();
+    assert!(late_release_frees_a_newer_claim(), "the planted fault shows nothing");
 }

@@ -146,6 +146,13 @@ pub enum HandshakeError {
     Io(io::ErrorKind),
 }
 
+impl HandshakeError {
+    /// Whether it says why the connection came to nothing, and not only that it did.
+    pub fn is_reason(&self) -> bool {
+        !matches!(self, Self::Closed | Self::Io(_) | Self::TooSlow)
+    }
+}
+
 impl From<io::Error> for HandshakeError {
     fn from(error: io::Error) -> Self {
         match error.kind() {

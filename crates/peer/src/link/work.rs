@@ -19,7 +19,7 @@ use super::frame::Number;
 use super::limits::{ASK_BYTES_MAX, ASKS_MAX};
 
 pub struct Work {
-    places: Vec<Place>,
+    places: Vec<WorkSlot>,
     free: Vec<usize>,
     numbers: HashMap<Number, usize>,
     /// Bytes of the requests that are being served.
@@ -30,7 +30,7 @@ pub struct Work {
 }
 
 /// Room for one request.
-struct Place {
+struct WorkSlot {
     request: Option<Request>,
     bell: Arc<Bell>,
     waker: Waker,
@@ -91,7 +91,7 @@ impl Work {
         let at = self.places.len();
         let bell = Arc::new(Bell { at, is_rung: AtomicBool::new(false), bells: Arc::clone(&self.bells) });
         let waker = Waker::from(Arc::clone(&bell));
-        self.places.push(Place { request: None, bell, waker });
+        self.places.push(WorkSlot { request: None, bell, waker });
         at
     }
 

@@ -41,7 +41,7 @@ pub fn change(consumers: &[Consumer]) -> (DocumentKey, Option<Bytes>) {
 }
 
 fn read(json: &[u8]) -> Vec<Consumer> {
-    let kept: Kept = serde_json::from_slice(json).unwrap_or_default();
+    let kept: ConsumerList = serde_json::from_slice(json).unwrap_or_default();
     let records = kept.consumers.into_iter().filter_map(|value| serde_json::from_value::<Record>(value).ok());
     records.filter_map(Record::consumer).collect()
 }
@@ -50,12 +50,12 @@ fn write(consumers: &[Consumer]) -> Bytes {
     let records = consumers.iter().map(|consumer| {
         serde_json::to_value(Record::of(consumer)).expect("a record is text, numbers and lists of them")
     });
-    let kept = Kept { consumers: records.collect() };
+    let kept = ConsumerList { consumers: records.collect() };
     serde_json::to_vec(&kept).expect("a list of values is JSON").into()
 }
 
 #[derive(Default, Serialize, Deserialize)]
-struct Kept {
+struct ConsumerList {
     consumers: Vec<Value>,
 }
 

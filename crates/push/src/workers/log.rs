@@ -48,13 +48,13 @@ pub struct LogPage {
 pub(super) struct WorkerLog {
     opened: u64,
     /// Guards the lines.
-    kept: Mutex<Kept>,
+    kept: Mutex<KeptLines>,
     /// The number of the last line, and whether there will be no more.
     state: watch::Sender<(u64, bool)>,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct KeptLines {
     lines: VecDeque<LogLine>,
     bytes: usize,
 }

@@ -27,11 +27,11 @@ pub(super) struct Maps(HashMap<String, SourceMap>);
 struct SourceMap {
     sources: Vec<String>,
     /// In order.
-    places: Vec<Place>,
+    places: Vec<MappedPlace>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct MappedPlace {
     line: u32,
     column: u32,
     /// None of a place that no source has.
@@ -130,7 +130,7 @@ fn shown(root: &str, source: &str) -> String {
 }
 
 /// All places of a map, up to the room there is; nothing of one that is none.
-fn places(mappings: &[u8], room: usize) -> Option<Vec<Place>> {
+fn places(mappings: &[u8], room: usize) -> Option<Vec<MappedPlace>> {
     let mut places = Vec::new();
     let (mut source, mut source_line, mut source_column) = (0, 0, 0);
     for (line, text) in mappings.split(|byte| *byte == b';').enumerate() {
@@ -149,7 +149,7 @@ fn places(mappings: &[u8], room: usize) -> Option<Vec<Place>> {
                 source_column = moved(source_column, numbers[3])?;
             }
             let source = u16::try_from(source).ok().filter(|_| is_written);
-            places.push(Place { line, column, source, source_line, source_column });
+            places.push(MappedPlace { line, column, source, source_line, source_column });
         }
     }
     Some(places)

@@ -11,7 +11,7 @@ use crate::journal::Address;
 
 /// Batches one behind the other, up to a bound of bytes.
 pub(crate) struct Recent {
-    batches: VecDeque<Kept>,
+    batches: VecDeque<RecentBatch>,
     /// What they take, with their places in the row: there may be many small ones.
     bytes: usize,
     max: usize,
@@ -21,7 +21,7 @@ pub(crate) struct Recent {
     spare: Option<Vec<u8>>,
 }
 
-struct Kept {
+struct RecentBatch {
     start: Address,
     /// Empty when it was let go.
     batch: Bytes,
@@ -36,7 +36,7 @@ impl Recent {
 
     /// Adds the newest batch, in which some messages rest; past the bound the oldest go.
     pub(crate) fn push(&mut self, start: Address, batch: Bytes, messages: u64) {
-        let kept = Kept { start, batch, messages };
+        let kept = RecentBatch { start, batch, messages };
         self.bytes += kept.taken();
         self.batches.push_back(kept);
         while self.bytes > self.max
@@ -81,7 +81,7 @@ impl Recent {
         }
     }
 
-    fn kept(&mut self, address: Address) -> Option<&mut Kept> {
+    fn kept(&mut self, address: Address) -> Option<&mut RecentBatch> {
         let place = self.place_of(address)?;
         self.batches.get_mut(place).filter(|kept| address - kept.start < kept.batch.len() as u64)
     }
@@ -100,12 +100,12 @@ impl Recent {
     fn close_ranks(&mut self) {
         if self.gone > self.batches.len() / 2 {
             self.batches.retain(|kept| kept.messages > 0);
-            self.bytes -= std::mem::take(&mut self.gone) * size_of::<Kept>();
+            self.bytes -= std::mem::take(&mut self.gone) * size_of::<RecentBatch>();
         }
     }
 }
 
-impl Kept {
+impl RecentBatch {
     fn taken(&self) -> usize {
         self.batch.len() + size_of::<Self>()
     }
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     fn recent(bytes: usize, batches: usize) -> Recent {
-        Recent::new(bytes + batches * size_of::<Kept>())
+        Recent::new(bytes + batches * size_of::<RecentBatch>())
     }
 
     #[test]

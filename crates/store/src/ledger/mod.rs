@@ -4,6 +4,20 @@
 //! Replaying the changes of a journal applies them again, by the same code, without deciding anything: the ledger comes
 //! out the same, to the order of groups in a rotation. What happens by itself (lapses, delays, expiry) needs no
 //! change: it follows from the time, which replay passes through too.
+//!
+//! Where that which happens by itself is, in the order of a due step. `passing.rs` begins: which queues are due.
+//! `pace.rs` says how much of each kind one step does.
+//!
+//! | what | of which messages | module |
+//! |---|---|---|
+//! | a lease ends | of a standard queue, many at once | `ends.rs` counts them, `lapsing/` makes them ready |
+//! | | of a FIFO queue, or with a lapse delay | `alarms.rs`, one by one |
+//! | a delay ends | hidden for long | `far/` counts them, `showing/` hands them over |
+//! | | hidden for a short while | `alarms.rs` |
+//! | retention ends | with an entry | `alarms.rs` |
+//! | | at rest, of a standard queue | `expired/`, by blocks |
+//! | | at rest, of a FIFO queue | `book/expiring.rs`: whole, or up to a line: `fifo/over.rs` draws it, `fifo/expiring/` takes out what is before it |
+//! | a queue was purged or deleted | all it held | `emptied/` gives the room back |
 
 mod alarms;
 mod apply;

@@ -323,16 +323,22 @@ fn difference(
 
 #[test]
 fn every_change_played_a_second_time_makes_the_same_ledger() {
-    let mut changes = 0;
-    for seed in seeds() {
-        // Time passes at changes only where the two are not compared.
-        for (looks_every, in_groups) in [(1, 1_000), (20, 1_000), (20, 1)] {
+    let played = |looks_every, in_groups| {
+        let mut changes = 0;
+        for seed in seeds() {
             let (difference, of_history) = difference(seed, looks_every, None, in_groups);
             changes += of_history;
             assert_eq!(difference, None, "KEW_MODEL_SEED={seed} runs it again");
         }
-    }
-    assert!(changes > 0, "the histories change something");
+        assert!(changes > 0, "the histories change something");
+    };
+    // Beside each other: they take minutes.
+    std::thread::scope(|threads| {
+        // Time passes at changes only where the two are not compared.
+        for (looks_every, in_groups) in [(1, 1_000), (20, 1_000), (20, 1)] {
+            threads.spawn(move || played(looks_every, in_groups));
+        }
+    });
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod queue;
 mod receive;
 mod redrive;
 mod send;
+mod shard;
 
 use std::process::ExitCode;
 
@@ -24,6 +25,7 @@ pub(super) use queue::QueueCommand;
 pub(super) use receive::ReceiveArgs;
 pub(super) use redrive::RedriveArgs;
 pub(super) use send::SendArgs;
+pub(super) use shard::ShardCommand;
 
 /// Why a command did not do everything.
 #[derive(Debug)]
@@ -60,6 +62,7 @@ pub(super) enum Remote<'a> {
     Tail(&'a TailArgs),
     Message(&'a MessageCommand),
     Node(&'a NodeCommand),
+    Shard(&'a ShardCommand),
 }
 
 /// Runs a command, and says why if it does not end well.
@@ -90,6 +93,7 @@ async fn perform(command: &Remote<'_>) -> Done {
         Remote::Tail(tail) => &tail.target,
         Remote::Message(message) => message.target(),
         Remote::Node(node) => node.target(),
+        Remote::Shard(shard) => shard.target(),
     };
     let (api, mut out) = (Api::new(target)?, Out::new(target.json));
     match command {
@@ -101,5 +105,6 @@ async fn perform(command: &Remote<'_>) -> Done {
         Remote::Tail(tail) => look::tail(&api, &mut out, tail).await,
         Remote::Message(message) => look::message(&api, &mut out, message).await,
         Remote::Node(node) => node::run(&api, &mut out, node).await,
+        Remote::Shard(shard) => shard::run(&api, &mut out, shard).await,
     }
 }

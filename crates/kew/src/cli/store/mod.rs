@@ -20,7 +20,7 @@ use kew_store_log::{
 };
 use thiserror::Error;
 
-use crate::config::SHARDS_MAX;
+use crate::config::{self, PgUrl, SHARDS_MAX, is_postgres};
 use crate::machine::{SystemEntropy, system_now};
 use lines::{check_lines, stats_json, stats_lines, tail_line};
 use place::{Filled, Place};
@@ -28,9 +28,13 @@ use place::{Filled, Place};
 /// The arguments of `kew store`.
 #[derive(Args, Debug)]
 pub(super) struct StoreArgs {
-    /// The store's directory, or postgres://USER@HOST/DATABASE
-    #[arg(long, global = true, env = "KEW_STORE", value_name = "PATH", default_value = "./kew-data")]
-    store: PathBuf,
+    /// The store's directory, or postgres://USER@HOST/DATABASE [default: ./kew-data]
+    #[arg(long, global = true, env = "KEW_STORE", value_name = "PATH")]
+    store: Option<PathBuf>,
+
+    /// All databases of a store that lies in several, in their order; the first one is the store's own URL
+    #[arg(long, global = true, env = "KEW_DATABASES", value_name = "URL", num_args = 1.., hide_env_values = true)]
+    databases: Vec<String>,
 
     #[command(subcommand)]
     tool: Tool,
@@ -106,6 +110,12 @@ enum ToolError {
         "the store in {} has {has} shards, and --shards says {wanted}: the number stays for ever; export it, and import that with --shards {wanted} into a new directory", path.display()
     )]
     OtherShards { path: PathBuf, has: u16, wanted: u16 },
+    #[error("--databases needs a URL for each: postgres://USER@HOST/DATABASE")]
+    NotADatabase,
+    #[error(
+        "--store {store} and --databases (KEW_DATABASES) do not go together: the first database is {first}, and the store's URL"
+    )]
+    TwoStores { store: String, first: String },
     #[error("a store in a directory has {SHARDS_MAX} shards at most")]
     TooManyShards,
     #[error("{} is only a part of a backup: it was cut short", .0.display())]
@@ -128,6 +138,9 @@ enum ToolError {
     LeftOut(u64),
 }
 
+/// Where a store is that nothing names.
+const USUAL_STORE: &str = "./kew-data";
+
 /// The exit code of an export that is good but not of everything.
 const LEFT_OUT: u8 = 3;
 
@@ -143,14 +156,36 @@ pub(super) fn run(store: &StoreArgs) -> ExitCode {
     }
 }
 
+/// The store that lies in these databases, if some are named.
+fn databases(urls: &[String]) -> Result<Option<PgUrl>, ToolError> {
+    let urls: Vec<String> = urls.iter().flat_map(|text| config::urls(text)).collect();
+    match urls.iter().find(|url| !is_postgres(url)) {
+        Some(_) => Err(ToolError::NotADatabase),
+        None => Ok(PgUrl::of_all(urls)),
+    }
+}
+
 fn shard_count(text: &str) -> Result<ShardCount, String> {
     let count = text.parse().ok().and_then(ShardCount::new);
     count.ok_or_else(|| format!("must be a number from 1 to {}", u16::MAX))
 }
 
 impl StoreArgs {
+    /// Where the store is: in the databases, where those are named. Then --store is not, or names the first of them.
+    fn place(&self) -> Result<Place, ToolError> {
+        let store = self.store.as_deref().map(Place::of);
+        let Some(url) = databases(&self.databases)? else {
+            return Ok(store.unwrap_or_else(|| Place::of(Path::new(USUAL_STORE))));
+        };
+        let all = Place::Postgres(url);
+        match store.map(|store| store.shown()).filter(|store| *store != all.shown()) {
+            Some(store) => Err(ToolError::TwoStores { store, first: all.shown() }),
+            None => Ok(all),
+        }
+    }
+
     fn run(&self) -> Result<(), ToolError> {
-        let place = Place::of(&self.store);
+        let place = self.place()?;
         match &self.tool {
             Tool::Create { place: named, shards } => create(&Place::named(named, place), *shards),
             Tool::Check { directory } => check(&Place::named(directory, place)),
@@ -171,7 +206,13 @@ fn create(place: &Place, shards: Option<ShardCount>) -> Result<(), ToolError> {
     tell(&match (made?, filled.shards().get()) {
         (false, _) => format!("{shown} holds a store already\n"),
         (true, 1) => format!("made an empty store in {shown}\n"),
-        (true, shards) => format!("made an empty store of {shards} shards in {shown}\n"),
+        (true, shards) => {
+            let databases = match place.databases() {
+                1 => String::new(),
+                several => format!("{several} databases, the first of them "),
+            };
+            format!("made an empty store of {shards} shards in {databases}{shown}\n")
+        }
     })
 }
 

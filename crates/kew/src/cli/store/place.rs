@@ -22,12 +22,20 @@ pub(super) enum Place {
 impl Place {
     pub fn of(path: &Path) -> Self {
         let url = path.to_str().filter(|text| is_postgres(text));
-        url.map_or_else(|| Self::Directory(path.to_owned()), |url| Self::Postgres(PgUrl(url.to_owned())))
+        url.map_or_else(|| Self::Directory(path.to_owned()), |url| Self::Postgres(PgUrl::of(url)))
     }
 
     /// The one that a command names, or else the usual one.
     pub fn named(named: &Option<PathBuf>, usual: Self) -> Self {
         named.as_deref().map_or(usual, Self::of)
+    }
+
+    /// In how many databases it is to lie, as far as that is said.
+    pub fn databases(&self) -> usize {
+        match self {
+            Self::Directory(_) => 1,
+            Self::Postgres(url) => url.0.given().map_or(1, |given| given.len()),
+        }
     }
 
     /// For people.
@@ -46,7 +54,9 @@ impl Place {
         };
         let entropy = entropy()?;
         let node = opening::this_run("kew store", &*entropy);
-        let owned = kew_log_pg::own_all(&url.0, &node, (opening::founding(&*entropy), shards));
+        // Where it is to lie in several databases it is one of many nodes.
+        let founding = if self.databases() > 1 { opening::founding_of_fleet } else { opening::founding };
+        let owned = kew_log_pg::own_all(&url.0, &node, (founding(&*entropy), shards));
         let owned = owned.map_err(|error| self.explain_postgres(error))?;
         let disks = owned.iter().map(|disk| Arc::new(disk.clone()) as Arc<dyn Disk>).collect();
         let key = owned.first().and_then(PgDisk::receipts_key);

@@ -17,7 +17,7 @@ use kew_core::command::Lease;
 use kew_core::rules::retention::ExpiryHold;
 use kew_core::{Command, Departures, Outcome, Pause, QueueId, Records, ShardId, Tally, Timestamp, Traffic};
 use kew_http::Histogram;
-use kew_store::{Store, StoreError, Submission};
+use kew_store::{Elsewhere, Store, StoreError, Submission};
 use tokio::sync::Notify;
 
 use pace::Pace;
@@ -260,6 +260,14 @@ impl<S: Store + 'static> Store for Paced<S> {
 
     fn sees(&self, queue: QueueId) -> bool {
         self.store.sees(queue)
+    }
+
+    fn health_for(&self, queue: QueueId) -> Result<(), StoreError> {
+        self.store.health_for(queue)
+    }
+
+    fn know_others(&self, elsewhere: Arc<dyn Elsewhere>) {
+        self.store.know_others(elsewhere);
     }
 
     fn knows_all(&self) -> bool {

@@ -159,6 +159,7 @@ impl DiskFile for PgFile {
             self.shared.home.driver.wait(room).unwrap_or(Err(PgError::Closed))?;
         }
         bulk.push(row);
+        self.shared.written.note(table.id);
         Ok(())
     }
 
@@ -166,13 +167,15 @@ impl DiskFile for PgFile {
         let Some(table) = &self.state.table else { return self.write_at(offset, bytes) };
         self.shared.tenure.may_change()?;
         self.shared.journal.push(self.row(table, offset, bytes, batch));
+        self.shared.written.note(table.id);
         Ok(())
     }
 
     fn cut(&self, from: u64) -> io::Result<bool> {
         let Some(table) = &self.state.table else { return Ok(false) };
-        let (table, from) = (Arc::clone(table), i64::try_from(from).unwrap_or(i64::MAX));
+        let (table, from, id) = (Arc::clone(table), i64::try_from(from).unwrap_or(i64::MAX), table.id);
         self.shared.change(Change::Cut { table, from })?;
+        self.shared.written.note(id);
         Ok(true)
     }
 

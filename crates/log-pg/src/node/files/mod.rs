@@ -6,6 +6,7 @@
 
 mod dropping;
 mod file;
+mod written;
 
 use std::collections::HashMap;
 use std::io;
@@ -32,6 +33,7 @@ use crate::tables::{Purpose, Table};
 use crate::tenure::Tenure;
 use dropping::Failing;
 use file::{PgFile, Small, State};
+use written::Written;
 
 pub use dropping::Undropped;
 
@@ -68,6 +70,8 @@ pub(crate) struct Shared {
     /// Numbers the rows of all files in the order they were written, also those of a file that was closed and opened
     /// again.
     next_seq: AtomicI64,
+    /// Which of them are written to, while they are copied to another database.
+    pub written: Written,
     /// Clients wait for what is read: the store was opened.
     serves: AtomicBool,
     /// Reads that failed.
@@ -98,6 +102,7 @@ impl PgDisk {
                 drops_fail: Mutex::default(),
                 next_id: AtomicI64::new(next_id),
                 next_seq,
+                written: Written::default(),
                 serves,
                 unread,
             }),
@@ -271,7 +276,7 @@ impl Shared {
 }
 
 /// What a file's table is for; `None` for a small file.
-fn purpose(name: &str) -> Option<Purpose> {
+pub(super) fn purpose(name: &str) -> Option<Purpose> {
     let (folder, _) = name.split_once('/')?;
     match folder {
         SEGMENTS_FOLDER => Some(Purpose::Journal),

@@ -54,6 +54,22 @@ pub struct Refused {
     pub count: u64,
     /// What became of the last.
     pub last: Option<HandshakeError>,
+    /// How many of them came to nothing for a reason that this node knows.
+    pub explained: u64,
+    /// The reason of the last of those. The other end of it often sees no more than a closed connection.
+    pub reason: Option<HandshakeError>,
+}
+
+impl Refused {
+    /// Counts one more.
+    pub fn note(&mut self, error: HandshakeError) {
+        self.count = self.count.saturating_add(1);
+        if error.is_reason() {
+            self.explained = self.explained.saturating_add(1);
+            self.reason = Some(error.clone());
+        }
+        self.last = Some(error);
+    }
 }
 
 impl fmt::Debug for Peers {
@@ -197,9 +213,7 @@ impl Shared {
     }
 
     fn note_refused(&self, error: HandshakeError) {
-        let mut refused = self.refused.lock();
-        refused.count = refused.count.saturating_add(1);
-        refused.last = Some(error);
+        self.refused.lock().note(error);
     }
 }
 

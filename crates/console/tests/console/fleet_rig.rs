@@ -21,6 +21,10 @@ impl Wrap<MemoryStore> for Half {
     fn keeps(&self, _store: &MemoryStore, queue: QueueId) -> bool {
         queue.0 % 2 == self.0
     }
+
+    fn sees(&self, store: &MemoryStore, queue: QueueId) -> bool {
+        self.keeps(store, queue)
+    }
 }
 
 /// What the nodes share: who owns which of two shards, and who answers.
@@ -33,6 +37,11 @@ pub struct Shared {
     /// Questions that were answered.
     pub asked: AtomicUsize,
     pub is_leaving: AtomicBool,
+    /// Shards that were moved, and those that are being moved, to the numbers of databases.
+    databases: Mutex<BTreeMap<u64, u64>>,
+    moving_to: Mutex<BTreeMap<u64, u64>>,
+    /// A move that begins does not end.
+    pub copies_slowly: AtomicBool,
 }
 
 impl Shared {
@@ -58,10 +67,16 @@ impl Fleet for View {
             is_leaving: name == "b" && self.shared.is_leaving.load(Ordering::Acquire),
         };
         let owners = self.shared.owners.lock();
-        let shards =
-            owners.iter().map(|(shard, owner)| FleetShard { shard: *shard, epoch: 4, owner: owner.clone() });
+        let shards = owners.iter().map(|(shard, owner)| FleetShard {
+            shard: *shard,
+            database: self.shared.databases.lock().get(shard).copied().unwrap_or(1 + shard % 2),
+            moving_to: self.shared.moving_to.lock().get(shard).copied(),
+            epoch: 4,
+            owner: owner.clone(),
+        });
         FleetNow {
             me: format!("{}-id", self.me),
+            databases: 2,
             nodes: vec![node("a"), node("b")],
             shards: shards.collect(),
         }
@@ -98,6 +113,16 @@ impl Fleet for View {
 
     fn hand_over(&self, shard: u64, to: &str) -> Begun {
         self.shared.owners.lock().insert(shard, Some(to.to_owned()));
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn move_shard(&self, shard: u64, database: u64) -> Begun {
+        self.shared.moving_to.lock().remove(&shard);
+        if self.shared.copies_slowly.load(Ordering::Acquire) && database != 1 + shard % 2 {
+            self.shared.moving_to.lock().insert(shard, database);
+        } else {
+            self.shared.databases.lock().insert(shard, database);
+        }
         Box::pin(std::future::ready(Ok(())))
     }
 }

@@ -12,6 +12,7 @@ async fn shard_map_shows_each_node_s_shards_and_hands_one_over_without_a_script(
     let browser = Browser::at(a);
     let page = browser.get("/store").await;
     assert!(page.has("Shard map") && page.has("action=\"/shards/0/hand-over\""), "{}", page.text);
+    assert!(page.has(">Database<"), "its shards lie in two: {}", page.text);
     let page = browser.done("/shards/0/hand-over", &[("to", "a")]).await;
     assert!(page.has("The shard was handed over.") && page.has("no shard"), "{}", page.text);
     let page = browser.post("/shards/0/hand-over", &[("to", "gone")]).await;
@@ -21,10 +22,26 @@ async fn shard_map_shows_each_node_s_shards_and_hands_one_over_without_a_script(
 }
 
 #[tokio::test]
+async fn shard_is_moved_to_another_database_and_left_where_it_is_without_a_script() {
+    let (a, _b, shared) = two().await;
+    let browser = Browser::at(a);
+    let page = browser.done("/shards/0/move", &[("database", "2")]).await;
+    assert!(page.has("The shard lies in its new database."), "{}", page.text);
+    shared.copies_slowly.store(true, Ordering::Release);
+    let page = browser.done("/shards/1/move", &[("database", "1")]).await;
+    assert!(page.has("is being copied to its new database") && page.has("moving to 1"), "{}", page.text);
+    let page = browser.done("/shards/1/move", &[("database", "2")]).await;
+    assert!(page.has("The shard stays where it lies.") && !page.has("moving to"), "{}", page.text);
+    let page = browser.post("/shards/0/move", &[("database", "9")]).await;
+    assert_eq!((page.status, page.has("lies in 2 database")), (409, true), "{}", page.text);
+}
+
+#[tokio::test]
 async fn store_with_one_owner_has_a_map_and_no_button() {
     let browser = Browser::open().await;
     let page = browser.get("/store").await;
-    assert!(page.has("Shard map") && !page.has("hand-over"), "{}", page.text);
+    assert!(page.has("Shard map") && !page.has("hand-over") && !page.has(">Database<"), "{}", page.text);
+    assert!(!page.has("/move\""), "{}", page.text);
 }
 
 #[tokio::test]

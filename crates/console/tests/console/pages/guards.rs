@@ -12,6 +12,7 @@ const FORMS: &[(&str, &[(&str, &str)])] = &[
     ("/new-queue", &[("name", "made")]),
     ("/store/backup", &[("to", "/backup")]),
     ("/shards/{shard}/hand-over", &[("to", "")]),
+    ("/shards/{shard}/move", &[("database", "1")]),
     ("/redrives/{task}/cancel", &[]),
     ("/later/{id}/undo", &[]),
     ("/later/{id}/begin", &[]),

@@ -95,12 +95,13 @@ async fn shards_and_nodes_are_shown_as_their_owners_tell_of_them() {
     let (a, _b, shared) = two().await;
     let shard = |number: u64, owner: &str, state: &str| {
         json!({
-            "shard": number, "owner": owner, "epoch": 4, "state": state, "append_ms_p50": 1.5,
+            "shard": number, "database": 1 + number, "moving_to": null, "owner": owner, "epoch": 4, "state": state, "append_ms_p50": 1.5,
             "append_ms_p99": 20.25, "taken_over_at_ms": 77, "reason": null,
         })
     };
     let shards = a.get("/shards").await.body;
-    assert_eq!(shards, json!({ "shards": [shard(0, "b", "serving"), shard(1, "a", "serving")] }));
+    let rows = [shard(0, "b", "serving"), shard(1, "a", "serving")];
+    assert_eq!(shards, json!({ "shards": rows, "databases": 2 }));
     let nodes = a.get("/nodes").await.body;
     let node = json!({
         "node": "b", "id": "b-id", "address": "b:9330", "state": "serving", "shards": [0],
@@ -142,4 +143,31 @@ async fn shard_is_handed_over_and_what_cannot_be_is_refused_with_the_reason() {
     let audited = a.audited();
     assert!(audited.contains(&"open handOverShard 0 ok".to_owned()), "{audited:?}");
     assert!(audited.contains(&"open handOverShard 1 shard_is_moving".to_owned()), "{audited:?}");
+}
+
+#[tokio::test]
+async fn shard_is_moved_to_another_database_and_what_cannot_be_is_refused_with_the_reason() {
+    let (a, _b, shared) = two().await;
+    let done = a.done("POST", "/shards/0/move", r#"{"database":2}"#).await;
+    assert_eq!(done, json!({ "shard": 0, "from": 1, "to": 2, "done": true }));
+    assert_eq!(a.get("/shards").await.body["shards"][0]["database"], 2);
+    let again = a.done("POST", "/shards/0/move", r#"{"database":2}"#).await;
+    assert_eq!((&again["from"], &again["done"]), (&json!(2), &json!(true)), "it is there already");
+    shared.copies_slowly.store(true, Ordering::Release);
+    let begun = a.done("POST", "/shards/1/move", r#"{"database":1}"#).await;
+    assert_eq!(begun, json!({ "shard": 1, "from": 2, "to": 1, "done": false }));
+    let row = a.get("/shards").await.body["shards"][1].clone();
+    assert_eq!((&row["database"], &row["moving_to"]), (&json!(2), &json!(1)));
+    let ended = a.done("POST", "/shards/1/move", r#"{"database":2}"#).await;
+    assert_eq!(ended, json!({ "shard": 1, "from": 2, "to": 2, "done": true }));
+    let refused = async |path: &str, body: &str| {
+        let refused = a.post(path, body).await;
+        (refused.status, refused.code().to_owned())
+    };
+    assert_eq!(refused("/shards/2/move", r#"{"database":1}"#).await, (404, "shard_not_found".to_owned()));
+    assert_eq!(refused("/shards/0/move", r#"{"database":3}"#).await, (409, "no_other_database".to_owned()));
+    for body in ["{}", r#"{"database":0}"#, r#"{"database":"two"}"#] {
+        assert_eq!(refused("/shards/0/move", body).await.0, 400, "{body}");
+    }
+    assert!(a.audited().contains(&"open moveShard 0 ok".to_owned()), "{:?}", a.audited());
 }

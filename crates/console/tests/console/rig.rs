@@ -1,6 +1,7 @@
 //! A console over a running engine, and requests to it.
 
 use std::net::IpAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -162,7 +163,12 @@ impl Default for Parts {
     }
 }
 
-pub async fn rig_of(parts: Parts) -> Rig {
+/// In a box that hides its type: a hundred tests would compile it again and again.
+pub fn rig_of(parts: Parts) -> Pin<Box<dyn Future<Output = Rig> + Send>> {
+    Box::pin(make(parts))
+}
+
+async fn make(parts: Parts) -> Rig {
     let Parts { guarded, backups, fleet, alarms, metrics_queues, engine, undo_window } = parts;
     let store = LentStore::new();
     let engine = match engine {
