@@ -4,16 +4,20 @@
 //! path may take. More than the tolerance above that fails; less is printed, so that the count is lowered with the
 //! change.
 
-use crate::Done;
 use crate::run::{cargo, step};
+use crate::{Done, programs};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 
 const EXPECTED: &str = "bench/guard.txt";
 /// What is collected: the functions that the parts that count run in (`bench/src/guard`). One pattern: of two with one
 /// beginning valgrind finds neither.
 const COUNTED: &str = "--toggle-collect=*guard::counted_*";
+/// How many are counted beside each other: that changes times, and no count.
+const LANES: usize = 2;
 /// The counts are those of this kind of processor.
 const PROCESSOR: &str = "x86_64";
 
@@ -54,9 +58,16 @@ pub fn run(arguments: &[&str]) -> Done {
     let program = build()?;
     println!("\n== guard: instructions of hot paths");
     let names = names(&program)?;
+    let counted = Mutex::new(BTreeMap::new());
+    programs::side_by_side(LANES, &names, |name| {
+        let instructions = count(&program, name);
+        counted.lock().unwrap_or_else(PoisonError::into_inner).insert(name.clone(), instructions);
+    });
+    let mut counted = counted.into_inner().unwrap_or_else(PoisonError::into_inner);
     let mut counts = Vec::new();
     for name in names {
-        counts.push(Count { instructions: count(&program, &name)?, name });
+        let instructions = counted.remove(&name).expect("every path was counted")?;
+        counts.push(Count { name, instructions });
     }
     let expected = fs::read_to_string(EXPECTED).map_err(|error| format!("{EXPECTED}: {error}"))?;
     let expected = Expected::read(&expected)?;

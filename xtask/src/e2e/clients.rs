@@ -302,7 +302,8 @@ impl Client {
     }
 
     fn rust(&self, room: &str) -> Result<Command, Absent> {
-        let target = absolute(&cache(room))?;
+        // One for all: more than half of what they are made of is the same.
+        let target = absolute(&cache("rust"))?;
         let mut build = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         build.args(["build", "--quiet", "--locked", "--manifest-path"]);
         build.arg(Path::new("e2e").join(room).join("Cargo.toml"));
