@@ -167,8 +167,10 @@ fn quiet(command: &mut Command) -> bool {
 }
 
 /// Built by itself, without the features that tests add to the store: what is counted is the program that people run.
+/// Never incrementally: the smaller units of such a build inline less, and each path takes up to a quarter more.
 fn build() -> Result<PathBuf, String> {
-    step("the walker of hot paths", &mut cargo(&["build", "--package", "kew-bench"]))?;
+    let mut command = cargo(&["build", "--package", "kew-bench"]);
+    step("the walker of hot paths", command.env("CARGO_INCREMENTAL", "0"))?;
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
     Ok(target.join("debug/kew-bench"))
 }

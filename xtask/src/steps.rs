@@ -18,7 +18,7 @@ type Counts = &'static [(&'static str, &'static str)];
 const CHECK: Counts = &[("KEW_MODEL_HISTORIES", "200")];
 const TEST: Counts = &[
     ("KEW_MODEL_HISTORIES", "500"),
-    ("KEW_INTERLEAVED", "250"),
+    ("KEW_INTERLEAVED", "500"),
     ("KEW_KILLS", "20"),
     ("KEW_UNREAD", "1000"),
     ("KEW_PIPELINED", "20000"),

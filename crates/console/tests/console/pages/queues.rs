@@ -100,21 +100,31 @@ async fn live_figures_come_with_the_next_look() {
     assert_eq!(browser.ask("GET", "/live/queue?q=none", &[("last-event-id", "1")], "").await.status, 404);
 }
 
-/// Hot paths take tens of thousands of steps each second; ten pages add a hundred.
+/// Hot paths take tens of thousands of steps each second; pages that watch the same add ten.
 #[tokio::test]
-async fn a_page_that_watches_asks_the_store_once_for_each_queue_it_shows() {
+async fn pages_that_watch_the_same_ask_the_store_once_a_look_for_each_queue_they_show() {
     let browser = Browser::open().await;
     for number in 0..120 {
         browser.queue(&serde_json::json!({ "name": format!("queue-{number:03}") }).to_string()).await;
     }
     browser.rig.console.look().await;
     let steps = || browser.rig.engine.stats().store_steps.value();
+    let watch = || browser.ask("GET", "/live/queues", &[("last-event-id", "0")], "");
     let before = steps();
     for _ in 0..10 {
-        let event = browser.ask("GET", "/live/queues", &[("last-event-id", "0")], "").await;
+        let event = watch().await;
         assert!(event.has("\"queue-049/visible\"") && !event.has("queue-050"), "{}", event.text);
     }
-    assert_eq!(steps() - before, 10 * 50);
+    assert_eq!(steps() - before, 50);
+    let event = browser.ask("GET", "/live/queues?prefix=queue-11", &[("last-event-id", "0")], "").await;
+    assert!(event.has("\"queue-119/visible\"") && !event.has("queue-049"), "{}", event.text);
+    assert_eq!(steps() - before, 50 + 10);
+    // What a later look shows is read again.
+    browser.message("queue-000", r#"{"body":"x"}"#).await;
+    browser.rig.console.look().await;
+    let (before, event) = (steps(), watch().await);
+    assert!(event.has("\"queue-000/visible\":\"1\""), "{}", event.text);
+    assert_eq!(steps() - before, 50);
 }
 
 #[tokio::test]
