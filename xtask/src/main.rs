@@ -28,7 +28,7 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 cargo xtask check         format, lints, layers, lines, tests with 200 model histories
 cargo xtask compatibility  write docs/dialects/compatibility.md from the wire tests
-cargo xtask layers        compare who imports whom with the table in ARCHITECTURE.md; circles within crates
+cargo xtask layers        compare who imports whom with the table in xtask/src/layers.rs; circles within crates
 cargo xtask lines         lines of prose have at most 120 characters
 cargo xtask counts [ROW]  what makes code hard to read, a row for each crate; every place of one row
 cargo xtask test          check with 500 model histories, 20 kills, the guard of hot paths, all clients

@@ -54,7 +54,7 @@ impl Elsewhere for Others {
 }
 
 /// How the carrying of a batch ended.
-enum Carried {
+enum BatchEnd {
     /// There may be more.
     Some,
     /// The outbox is empty, is gone, or is carried by another node.
@@ -132,8 +132,8 @@ impl Inner {
         let mut trouble = Trouble::default();
         while let Some(engine) = self.engine().filter(|_| self.keeps_queue(outbox)) {
             match self.carry_batch(&engine, outbox, target).await {
-                Ok(Carried::Some) => trouble.is_over(&engine, target),
-                Ok(Carried::All) => {
+                Ok(BatchEnd::Some) => trouble.is_over(&engine, target),
+                Ok(BatchEnd::All) => {
                     trouble.is_over(&engine, target);
                     break;
                 }
@@ -163,17 +163,17 @@ impl Inner {
         engine: &Engine,
         outbox: QueueId,
         target: QueueId,
-    ) -> Result<Carried, EngineError> {
+    ) -> Result<BatchEnd, EngineError> {
         let permit = self.carries_to(target).acquire().await.map_err(|_closed| away("the node ends"))?;
         let carry = Carry { outbox, max: BATCH, bytes_max: BATCH_BYTES };
         let messages = match engine.carry_out(Command::Carry(carry)).await {
             Ok(Outcome::Owed(messages)) => messages,
-            Ok(_) | Err(EngineError::Rule(RuleError::QueueNotFound)) => return Ok(Carried::All),
+            Ok(_) | Err(EngineError::Rule(RuleError::QueueNotFound)) => return Ok(BatchEnd::All),
             Err(error) => return Err(error),
         };
         let is_empty = messages.is_empty();
         if is_empty && engine.queue_by_id(target).is_some() {
-            return Ok(Carried::All);
+            return Ok(BatchEnd::All);
         }
         let count = messages.len() as u64;
         // An empty outbox whose target is not known asks whether that is there at all.
@@ -181,14 +181,14 @@ impl Inner {
             Ok(Some(through)) => {
                 engine.carry_out(Command::Settle(Settle { outbox, through })).await?;
                 engine.note_carried(count);
-                Ok(if is_empty { Carried::All } else { Carried::Some })
+                Ok(if is_empty { BatchEnd::All } else { BatchEnd::Some })
             }
             // The target is gone. An outbox that is empty by now was forgotten there, and goes away.
             Ok(None) => {
                 // No batch is held any more, and an outbox with much in it keeps no other from this shard.
                 drop(permit);
                 while self.take_back(engine, outbox).await? == BACK {}
-                Ok(Carried::Some)
+                Ok(BatchEnd::Some)
             }
             Err(error) => Err(error.into()),
         }

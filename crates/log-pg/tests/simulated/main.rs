@@ -2,8 +2,8 @@
 //! restarts, fail-overs, owners that stop and go on later. Nothing acknowledged is lost, nothing comes back, no old
 //! owner answers, and after each opening the store is what it was after some batch.
 //!
-//! `KEW_INTERLEAVED` says how many histories run, `KEW_INTERLEAVED_SEED` runs one. The tests are tested: with a fault
-//! planted in the log (`kew_log_pg::planted`) the same histories must find it.
+//! `KEW_INTERLEAVED` says how many histories run, half as many without `KEW_LONG=1`; `KEW_INTERLEAVED_SEED` runs one.
+//! The tests are tested: with a fault planted in the log (`kew_log_pg::planted`) the same histories must find it.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod clock;
@@ -49,7 +49,9 @@ fn nothing_is_lost_resurrected_or_answered_by_an_old_owner() {
         Some(seed) => seed..seed + 1,
         None => {
             let first = number("KEW_SEEDS_AFTER").unwrap_or(0) + 1;
-            first..first + number("KEW_INTERLEAVED").unwrap_or(HISTORIES)
+            let asked =
+                number("KEW_INTERLEAVED").map(|asked| if is_long() { asked } else { asked.div_ceil(2) });
+            first..first + asked.unwrap_or(HISTORIES)
         }
     };
     let mut all = Lived::default();
@@ -93,6 +95,10 @@ fn every_append_of_a_long_history_meets_every_fault() {
     assert!(all.faults > 12 * 20, "only {} faults", all.faults);
 }
 
+fn is_long() -> bool {
+    std::env::var("KEW_LONG").is_ok_and(|value| value == "1")
+}
+
 /// Of the histories that `KEW_MODEL_HISTORIES` asks for a part is played; all of them with `KEW_LONG=1`.
 const ONE_OF: usize = 4;
 
@@ -100,8 +106,7 @@ const ONE_OF: usize = 4;
 fn store_on_a_database_that_fails_equals_the_model() {
     let factory = OnSimulated::new(things::options(), 3);
     let make = |_| Box::new(StoreSubject::new(&factory)) as Box<dyn Subject>;
-    let is_long = std::env::var("KEW_LONG").is_ok_and(|value| value == "1");
-    for seed in seeds().step_by(if is_long { 1 } else { ONE_OF }) {
+    for seed in seeds().step_by(if is_long() { 1 } else { ONE_OF }) {
         if let Err(differs) = kew_store::contract::model::history(seed, &make) {
             panic!("{differs}");
         }

@@ -75,7 +75,7 @@ impl Arrivals {
     }
 
     /// The newest batch that a message as it is now rests on; `None` when it has long been durable.
-    pub(crate) fn rests_on(&self, queue: QueueId, sequence: Sequence) -> Option<BatchNumber> {
+    pub(crate) fn arrived_in(&self, queue: QueueId, sequence: Sequence) -> Option<BatchNumber> {
         let rests = |batch: &&Arrived| {
             batch.first.get(&queue).is_some_and(|first| *first <= sequence)
                 || batch.rewritten.contains(&(queue, sequence))
@@ -111,7 +111,7 @@ mod tests {
     }
 
     fn rests_on(arrivals: &Arrivals, queue: QueueId, sequence: u64) -> Option<u64> {
-        arrivals.rests_on(queue, Sequence(sequence)).map(|batch| batch.0)
+        arrivals.arrived_in(queue, Sequence(sequence)).map(|batch| batch.0)
     }
 
     #[test]

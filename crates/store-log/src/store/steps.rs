@@ -90,7 +90,7 @@ impl Inner {
         let so_far = if records > 0 { batch } else { batch.previous() };
         #[cfg(feature = "planted")]
         crate::planted::note_newest_batch(so_far.0);
-        let (batch, rests_on) = match result {
+        let (written, open) = match result {
             Ok(outcome) if records > records_before => (batch, rests_on(ledger, outcome).unwrap_or(batch)),
             // It rests on what was applied before it: a repeated send, an ack of what is gone already, and a receive
             // that finds nothing, because of what others took away.
@@ -99,7 +99,7 @@ impl Inner {
             Err(StoreError::Rule(RuleError::QueueExists(_))) => (so_far, so_far),
             Ok(_) | Err(_) => return Wait::Nothing,
         };
-        Wait::Gate { wanted: Through { written: batch, open: rests_on }, gate: self.gate.clone() }
+        Wait::Gate { wanted: Through { written, open }, gate: self.gate.clone() }
     }
 
     /// Something was recorded: on threads it is committed only when that is asked for.
@@ -190,15 +190,15 @@ fn rests_on(ledger: &Ledger<LogShelf>, outcome: &Outcome) -> Option<BatchNumber>
     let Outcome::Leased(leased) = outcome else { return None };
     let arrivals = &ledger.shelf.arrivals;
     let newest = ledger.shelf.batch.number();
-    let rests_on = |leased: &Leased| {
+    let of_one = |leased: &Leased| {
         let (queue, sequence) = (leased.message.queue, leased.message.sequence);
-        match arrivals.rests_on(queue, sequence) {
+        match arrivals.arrived_in(queue, sequence) {
             Some(arrived) if arrived == newest => newest,
             arrived => BatchNumber(ledger.mark_before(queue, sequence))
                 .max(arrived.unwrap_or(BatchNumber::BEFORE_FIRST)),
         }
     };
-    leased.iter().map(rests_on).max()
+    leased.iter().map(of_one).max()
 }
 
 /// Whether a command adds messages, and may wait until there is room for them.

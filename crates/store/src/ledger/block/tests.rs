@@ -17,8 +17,13 @@ pub(crate) fn item(sequence: u64) -> Item {
     }
 }
 
+/// Names every field, so that one that is packed wrongly is seen.
 fn odd(sequence: u64) -> Item {
+    let Item { address, sent_at, .. } = item(sequence);
     Item {
+        sequence: Sequence(sequence),
+        address,
+        sent_at,
         record_bytes: 70,
         body_bytes: 1,
         rank: Timestamp(5),
@@ -31,7 +36,6 @@ fn odd(sequence: u64) -> Item {
         lease_end: MaybeInstant::at(Timestamp(11)),
         origin: Some(OriginSlot::at(1)),
         moved_at: Timestamp(12),
-        ..item(sequence)
     }
 }
 
