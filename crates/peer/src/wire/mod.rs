@@ -16,7 +16,8 @@
 //! [`PROTOCOL`] and gets a file of its own. Nodes of two adjacent versions run together, so the old form is kept for
 //! one version: two nodes use the lower of their numbers. Nothing here reads an older form yet: the change that raises
 //! [`PROTOCOL`] first makes `decode` take the number agreed in the handshake, and lowers `oldest` in
-//! `crates/kew/src/fleet/mod.rs`.
+//! `crates/kew/src/fleet/mod.rs`. That number is `Link::version`. Frames are read in `request.rs` here and in
+//! `crates/kew/src/fleet/links.rs`.
 
 #[cfg(test)]
 mod any;

@@ -43,9 +43,12 @@ pub(crate) const SYNC_BYTES: u64 = 1 << 20;
 
 /// A directory that holds a store, or what stands for one. The empty folder name means the directory itself.
 ///
-/// Errors: `NotFound`, `AlreadyExists`, `StorageFull` (sends are refused), `NotConnected` (passes by itself).
-/// `hard_link` and `hard_link_out` may be `Unsupported`. A file of `segments/` is written from its begin to its end;
-/// where [`Disk::recycles`] is true it may be used again. Each disk passes `tests/disk_laws/laws.rs`.
+/// Errors: `NotFound`, `AlreadyExists`, `StorageFull` (sends are refused), `NotConnected` (passes by itself). Of an
+/// append to the journal or a sync of it any error stops the store.
+///
+/// `hard_link` and `hard_link_out` may be `Unsupported`. A file of `segments/` is written from its begin to its end
+/// (where `cut` answers false, the repair at a start overwrites its end); where [`Disk::recycles`] is true it may be
+/// used again. Each disk passes `tests/disk_laws/laws.rs`.
 pub trait Disk: Send + Sync + 'static {
     /// Makes a new file, open for reading and writing; fails when the name is taken.
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>>;

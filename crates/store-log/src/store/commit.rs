@@ -1,6 +1,7 @@
 //! Group commit: the batch being filled is written, and synced if anything in it or before it must be.
 //!
-//! One commit runs at a time: while it syncs, the next batch fills. A failure that is not a full disk stops the store.
+//! One commit runs at a time: while it syncs, the next batch fills. Any failure of a write or a sync stops the
+//! store; only a new segment may lack room.
 
 use std::sync::Weak;
 use std::sync::atomic::Ordering;

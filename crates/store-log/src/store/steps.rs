@@ -185,7 +185,7 @@ impl Inner {
 }
 
 /// The newest batch that the messages of a lease rest on; on a FIFO queue, where a lease also tells that the messages
-/// before its own are gone, with those. `None` for anything else.
+/// before its own are gone, with those. `None` for anything else, and for a lease of nothing.
 fn rests_on(ledger: &Ledger<LogShelf>, outcome: &Outcome) -> Option<BatchNumber> {
     let Outcome::Leased(leased) = outcome else { return None };
     let arrivals = &ledger.shelf.arrivals;

@@ -1,4 +1,4 @@
-//! Where contents lie and changes are kept: the one thing embedded stores differ in.
+//! Where contents lie and changes are kept: what the store in memory and the log differ in. Logs differ in their disks.
 
 use kew_core::{
     Content, DeduplicationId, GroupId, Message, MessageId, MoveReason, Origin, Sequence, Text, Timestamp,
