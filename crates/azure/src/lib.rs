@@ -320,7 +320,7 @@ impl Context<'_> {
         Ok(self.engine.find(self.free_name()?)?)
     }
 
-    /// The same as far as queues are known: for one that is made otherwise, which tells whether it is there.
+    /// The same among the queues that this node has met. For CreateQueue, whose own step finds one that it has not met.
     fn queue_if_known(&self) -> Result<Option<Arc<Queue>>, WireError> {
         Ok(self.engine.queue(self.free_name()?))
     }

@@ -204,7 +204,7 @@ async fn make(
         }
     }
     are_different(&there, &founding).await?;
-    // The first one last: until it is there no node finds a store.
+    // The first database is made last: nodes look for the store in it, and find none before.
     for (place, mut connection, _) in there.into_iter().rev() {
         let urls = if place.is_first() { urls.clone() } else { Vec::new() };
         let making = Making { founding, place, urls };

@@ -8,20 +8,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use kew_core::{AccountId, QueueKey, ShardCount, ShardId};
+use kept::{block_on, count, is_owned, key, read, wait_until, write};
+use kew_core::{ShardCount, ShardId};
 use kew_log_pg::server::name_in;
 use kew_log_pg::{
     Ending, Look, Node, PgDisk, PgError, PgNode, TENURE, create, join, look, own_all, wait_to_own,
 };
 use kew_store::contract::model::SeededEntropy;
-use kew_store_log::{BatchMark, Disk, LogStore};
+use kew_store_log::{Disk, LogStore};
 
 const FIRST: ShardId = ShardId(0);
 const SECOND: ShardId = ShardId(1);
-
-fn count(shards: u16) -> ShardCount {
-    ShardCount::new(shards).unwrap()
-}
 
 /// A store of this many shards.
 fn store(shards: u16) -> String {
@@ -42,44 +39,10 @@ fn node(url: &str) -> PgNode {
     join(url, &node, kept::founding(ShardCount::ONE)).unwrap().node
 }
 
-fn is_owned<T>(taken: &Result<T, PgError>) -> bool {
-    matches!(taken, Err(PgError::Owned { .. }))
-}
-
-fn wait_until(what: &str, is_so: impl Fn() -> bool) -> Duration {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < Duration::from_secs(20), "not yet: {what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    begun.elapsed()
-}
-
 /// The epoch of each shard. One that is not raised shows that no other node has taken the shard.
 fn epochs(url: &str) -> String {
     let each = "SELECT string_agg(epoch::text, ' ' ORDER BY id) FROM kew_shard";
     kept::server().psql(name_in(url), each).unwrap()
-}
-
-fn block_on<T>(task: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(task)
-}
-
-fn write(disk: &PgDisk, bytes: &[u8]) {
-    let file = disk.create("segments/1").unwrap();
-    file.append(0, bytes, BatchMark { number: 1, must_sync: true }).unwrap();
-    file.sync_data().unwrap();
-}
-
-fn read(disk: &PgDisk) -> Vec<u8> {
-    let file = disk.open("segments/1").unwrap();
-    let mut bytes = vec![0; 3];
-    file.read_at(0, &mut bytes).unwrap();
-    bytes
-}
-
-fn key(name: &str) -> QueueKey {
-    QueueKey::new(AccountId(7), "here", name)
 }
 
 #[test]

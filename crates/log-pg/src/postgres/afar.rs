@@ -7,7 +7,7 @@
 use kew_core::QueueKey;
 use tokio_postgres::types::ToSql;
 
-use super::names::{LOOKS, RAISES, SHARD_OF, parts};
+use super::names::{Columns, LOOKS, RAISES, SHARD_OF, parts};
 use super::{Connection, SYNCED};
 use crate::PgError;
 use crate::database::{Claimant, Naming};
@@ -135,23 +135,13 @@ impl Connection {
             SELECT coalesce(max(claim), 0) FROM claimed",
             commits()
         );
-        let others = "SELECT shard FROM kew_name NATURAL JOIN
-                unnest($2::bigint[], $3::text[], $4::text[]) AS keys (account, region, name)
-            WHERE shard <> $1 LIMIT 1";
-        let (mut accounts, mut regions, mut names) = (Vec::new(), Vec::new(), Vec::new());
-        for (account, region, name) in keys.iter().map(parts) {
-            accounts.push(account);
-            regions.push(region);
-            names.push(name);
-        }
+        let Columns { accounts, regions, names } = Columns::of(keys);
         let values: [&(dyn ToSql + Sync); 5] =
             [&claimant.own.shard, &claimant.number, &accounts, &regions, &names];
         let newest = self.client.query_one(&claim, &values).await?.get(0);
         if claimant.is_over(claimant.own.shard, newest) {
             return Err(claimant.fenced());
         }
-        let other =
-            self.client.query_opt(others, &[&claimant.own.shard, &accounts, &regions, &names]).await?;
-        Ok(other.map(|row| row.get(0)))
+        Ok(self.shard_of_any(claimant.own.shard, keys).await?)
     }
 }

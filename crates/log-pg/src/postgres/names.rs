@@ -15,6 +15,10 @@ pub(super) const LOOKS: usize = 10;
 pub(super) const SHARD_OF: &str =
     "SELECT shard FROM kew_name WHERE account = $1 AND region = $2 AND name = $3";
 
+const SHARD_OF_ANY: &str = "SELECT shard FROM kew_name NATURAL JOIN
+        unnest($2::bigint[], $3::text[], $4::text[]) AS keys (account, region, name)
+    WHERE shard <> $1 LIMIT 1";
+
 /// What a claim does where the name has a row: a row of its own shard gets the higher number, one of another stays.
 pub(super) const RAISES: &str = "ON CONFLICT (account, region, name)
     DO UPDATE SET claim = greatest(kew_name.claim, excluded.claim) WHERE kew_name.shard = excluded.shard";
@@ -31,6 +35,25 @@ fn own() -> String {
 /// Three values of a key, as the tables have them.
 pub(super) fn parts(key: &QueueKey) -> (i64, &str, &str) {
     (i64::try_from(key.account.0).unwrap_or(i64::MAX), &key.region, &key.name)
+}
+
+/// Many keys as the arrays of a statement.
+pub(super) struct Columns<'a> {
+    pub(super) accounts: Vec<i64>,
+    pub(super) regions: Vec<&'a str>,
+    pub(super) names: Vec<&'a str>,
+}
+
+impl<'a> Columns<'a> {
+    pub(super) fn of(keys: &'a [QueueKey]) -> Self {
+        let mut columns = Self { accounts: Vec::new(), regions: Vec::new(), names: Vec::new() };
+        for (account, region, name) in keys.iter().map(parts) {
+            columns.accounts.push(account);
+            columns.regions.push(region);
+            columns.names.push(name);
+        }
+        columns
+    }
 }
 
 impl Connection {
@@ -57,22 +80,24 @@ impl Connection {
             SELECT EXISTS (SELECT FROM own)",
             own()
         );
-        let others = "SELECT shard FROM kew_name NATURAL JOIN
-                unnest($2::bigint[], $3::text[], $4::text[]) AS keys (account, region, name)
-            WHERE shard <> $1 LIMIT 1";
-        let (mut accounts, mut regions, mut names) = (Vec::new(), Vec::new(), Vec::new());
-        for (account, region, name) in keys.iter().map(parts) {
-            accounts.push(account);
-            regions.push(region);
-            names.push(name);
-        }
+        let Columns { accounts, regions, names } = Columns::of(keys);
         let Claimant { own: Own { shard, epoch }, number } = claimant;
         let values: [&(dyn ToSql + Sync); 6] = [&shard, &epoch, &accounts, &regions, &names, &number];
         if !self.client.query_one(&claim, &values).await?.get::<_, bool>(0) {
             return Err(claimant.fenced());
         }
-        let other = self.client.query_opt(others, &[&shard, &accounts, &regions, &names]).await?;
-        Ok(other.map(|row| row.get(0)))
+        Ok(self.shard_of_any(shard, keys).await?)
+    }
+
+    /// Another shard that has one of these names.
+    pub(super) async fn shard_of_any(
+        &self,
+        own: i32,
+        keys: &[QueueKey],
+    ) -> Result<Option<i32>, tokio_postgres::Error> {
+        let Columns { accounts, regions, names } = Columns::of(keys);
+        let row = self.client.query_opt(SHARD_OF_ANY, &[&own, &accounts, &regions, &names]).await?;
+        Ok(row.map(|row| row.get(0)))
     }
 
     async fn claim(&mut self, claimant: Claimant, key: &QueueKey) -> Result<i32, PgError> {

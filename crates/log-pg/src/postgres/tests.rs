@@ -60,7 +60,7 @@ fn release_or_renaming_that_is_carried_out_late_frees_no_name_that_was_claimed_s
             let node = Node::alone("next/1", "next");
             connection.give_up(own, &Node::alone("owner/1", "owner"), None).await.unwrap();
             let Ok(Taking::Taken { epoch: next, .. }) = connection.take(SHARD, &node, LENGTH).await else {
-                panic!("nobody owns it");
+                panic!("the shard is free, and was not taken");
             };
             assert!(next > epoch);
             let (first, release) = (Claimant::new(Own { epoch: next, ..own }, 0), Naming::Release(key("a")));

@@ -9,17 +9,13 @@ mod moves;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use kew_core::{AccountId, QueueKey, ShardCount, ShardId};
+use kept::{block_on, count, is_owned, key, read, wait_until, write};
+use kew_core::ShardId;
 use kew_log_pg::server::{PgServer, name_in};
 use kew_log_pg::{
     Ending, Founding, Look, Node, PeerSecret, PgDisk, PgError, PgNode, TENURE, Urls, create, join, own_all,
     wait_to_own,
 };
-use kew_store_log::{BatchMark, Disk};
-
-fn count(shards: u16) -> ShardCount {
-    ShardCount::new(shards).unwrap()
-}
 
 /// What another run of `kew store create` begins with: chance of its own.
 fn founding(shards: u16) -> Founding {
@@ -61,45 +57,11 @@ fn node(urls: impl Into<Urls>) -> PgNode {
     join(urls, &run(), founding(1)).unwrap().node
 }
 
-fn is_owned<T>(taken: &Result<T, PgError>) -> bool {
-    matches!(taken, Err(PgError::Owned { .. }))
-}
-
 fn refused(created: Result<(), PgError>) -> String {
     match created {
         Err(error @ PgError::OtherDatabase { .. }) => error.to_string(),
         other => panic!("{other:?}"),
     }
-}
-
-fn wait_until(what: &str, is_so: impl Fn() -> bool) -> Duration {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < Duration::from_secs(20), "not yet: {what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    begun.elapsed()
-}
-
-fn block_on<T>(task: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(task)
-}
-
-fn write(disk: &PgDisk, bytes: &[u8]) {
-    let file = disk.create("segments/1").unwrap();
-    file.append(0, bytes, BatchMark { number: 1, must_sync: true }).unwrap();
-    file.sync_data().unwrap();
-}
-
-fn read(disk: &PgDisk) -> Vec<u8> {
-    let file = disk.open("segments/1").unwrap();
-    let mut bytes = vec![0; 3];
-    file.read_at(0, &mut bytes).unwrap();
-    bytes
-}
-
-fn key(name: &str) -> QueueKey {
-    QueueKey::new(AccountId(7), "here", name)
 }
 
 #[test]

@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use kew_core::{ShardCount, ShardId, Timestamp};
+use kew_core::{AccountId, QueueKey, ShardCount, ShardId, Timestamp};
 use kew_log_pg::server::{PgServer, name_in};
-use kew_log_pg::{Founding, Node, PeerSecret, PgError, PgStore, Ready, node_id, own, own_for};
+use kew_log_pg::{Founding, Node, PeerSecret, PgDisk, PgError, PgStore, Ready, node_id, own, own_for};
 use kew_store::Store;
 use kew_store::contract::model::SeededEntropy;
 use kew_store::contract::{Ending, Factory};
-use kew_store_log::{LogOptions, LogStore};
+use kew_store_log::{BatchMark, Disk, LogOptions, LogStore};
 use kew_testing::{UpkeepByCommits, Wrapped};
 use parking_lot::Mutex;
 
@@ -25,6 +25,51 @@ const LONG_TENURE: Duration = Duration::from_secs(60);
 pub fn server() -> &'static PgServer {
     static SERVER: OnceLock<PgServer> = OnceLock::new();
     SERVER.get_or_init(|| PgServer::start(&["fsync=off", "full_page_writes=off"]).unwrap())
+}
+
+/// A number of shards.
+pub fn count(shards: u16) -> ShardCount {
+    ShardCount::new(shards).unwrap()
+}
+
+/// Whether a shard was refused because another node has it.
+pub fn is_owned<T>(taken: &Result<T, PgError>) -> bool {
+    matches!(taken, Err(PgError::Owned { .. }))
+}
+
+/// Waits for 20 s at most, and says how long it took.
+pub fn wait_until(what: &str, is_so: impl Fn() -> bool) -> Duration {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "not yet: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    begun.elapsed()
+}
+
+/// Runs a task to its end.
+pub fn block_on<T>(task: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(task)
+}
+
+/// Makes the first segment of a shard, durably.
+pub fn write(disk: &PgDisk, bytes: &[u8]) {
+    let file = disk.create("segments/1").unwrap();
+    file.append(0, bytes, BatchMark { number: 1, must_sync: true }).unwrap();
+    file.sync_data().unwrap();
+}
+
+/// The first three bytes of that segment.
+pub fn read(disk: &PgDisk) -> Vec<u8> {
+    let file = disk.open("segments/1").unwrap();
+    let mut bytes = vec![0; 3];
+    file.read_at(0, &mut bytes).unwrap();
+    bytes
+}
+
+/// The key of a queue.
+pub fn key(name: &str) -> QueueKey {
+    QueueKey::new(AccountId(7), "here", name)
 }
 
 /// Calls `take` as if every owner had been silent for too long.
