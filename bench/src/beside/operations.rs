@@ -11,8 +11,9 @@ use crate::budget::Fault;
 
 /// Bytes of a large message.
 const LARGE_BYTES: usize = 1 << 20;
-/// Large messages that are written until a checkpoint is due: more than the journal takes between two.
-const LARGE_UNTIL_CHECKPOINT: u64 = 64;
+/// Messages that are written until a checkpoint is due, and their bytes: more than the journal takes between two.
+const UNTIL_CHECKPOINT: u64 = 1_024;
+const FILLER_BYTES: usize = 64 << 10;
 /// Messages of the queue that is read cold, their bytes, and how many receives of ten read it.
 const COLD: u64 = 40_000;
 const COLD_BYTES: usize = 4 << 10;
@@ -334,8 +335,9 @@ fn touch_and_checkpoint(setting: &Setting<'_>, other: &Prepared) -> Result<(), F
     let mut client = setting.client()?;
     client.sqs("ReceiveMessage", &json!({ "QueueUrl": other.url, "MaxNumberOfMessages": 10 }).to_string())?;
     let filler = queue(&mut client, "filler", "{}")?;
-    let send = json!({ "QueueUrl": filler.url, "MessageBody": "l".repeat(LARGE_BYTES) }).to_string();
-    (0..LARGE_UNTIL_CHECKPOINT).try_for_each(|_| client.sqs("SendMessage", &send).map(drop))
+    // Smaller than those of a redrive: what is measured is the checkpoint, not the sync of a large send.
+    let send = json!({ "QueueUrl": filler.url, "MessageBody": "f".repeat(FILLER_BYTES) }).to_string();
+    (0..UNTIL_CHECKPOINT).try_for_each(|_| client.sqs("SendMessage", &send).map(drop))
 }
 
 fn delayed(setting: &Setting<'_>) -> Result<Prepared, Fault> {

@@ -90,9 +90,11 @@ impl Engine {
             return;
         }
         let next = ContinueMove { task: id, max: pace.step() };
+        let begun = self.now();
         match self.answer::<ask::ContinueMove>(next).await {
             Ok(task) if task.state == TaskState::Running => {
-                pace.stepped(task.moved, self.now());
+                let now = self.now();
+                pace.stepped(task.moved, now.since(begun), now);
             }
             // Completed, failed, or cancelled by somebody: the store remembers which.
             Ok(_) | Err(EngineError::Rule(RuleError::TaskNotFound)) => drop(runs.remove(&id)),

@@ -20,6 +20,8 @@ pub struct Pace {
     since: Timestamp,
     /// Messages that were moved by then.
     moved_before: u64,
+    /// Messages that were moved by the last step.
+    moved: u64,
     next_at: Timestamp,
 }
 
@@ -34,6 +36,7 @@ impl Pace {
             step,
             since: now,
             moved_before: moved,
+            moved,
             next_at: now,
         }
     }
@@ -53,9 +56,20 @@ impl Pace {
         self.next_at = at;
     }
 
-    /// Sets the instant of the next step, after `moved` messages in all: a step may move fewer than it
-    /// was asked to, when they are large.
-    pub fn stepped(&mut self, moved: u64, now: Timestamp) {
+    /// Sets the instant of the next step, after `moved` messages in all. A step that moved fewer than it was asked to
+    /// met large ones, which keep the disk busy: the next one waits for as long as it took, so that what others write
+    /// meanwhile is synced without any of them.
+    pub fn stepped(&mut self, moved: u64, took: Duration, now: Timestamp) {
+        let by_this_step = moved.saturating_sub(self.moved);
+        let is_short = by_this_step > 0 && by_this_step < u64::from(self.step);
+        self.moved = moved;
+        self.keep_to_rate(moved, now);
+        if is_short {
+            self.next_at = self.next_at.max(now.plus(took));
+        }
+    }
+
+    fn keep_to_rate(&mut self, moved: u64, now: Timestamp) {
         let Some(rate) = self.rate else { return };
         // Counted from the beginning, so that nothing is lost to rounding.
         let passed = moved.saturating_sub(self.moved_before).saturating_mul(1_000) / rate;
@@ -81,7 +95,7 @@ mod tests {
         for _ in 0..count {
             instants.push((run.next_at.0, run.step));
             moved += u64::from(run.step);
-            run.stepped(moved, run.next_at);
+            run.stepped(moved, Duration::ZERO, run.next_at);
         }
         instants
     }
@@ -89,8 +103,26 @@ mod tests {
     #[test]
     fn a_step_that_moved_fewer_than_asked_is_followed_sooner() {
         let mut run = run(500);
-        run.stepped(5, Timestamp(0));
+        run.stepped(5, Duration::ZERO, Timestamp(0));
         assert_eq!(run.next_at, Timestamp(10), "5 of 500 a second");
+    }
+
+    #[test]
+    fn a_step_that_met_large_messages_leaves_others_as_long_as_it_took() {
+        let took = Duration::from_millis(8);
+        let mut run = Pace::new((None, 100), 0, Timestamp(0));
+        run.stepped(100, took, Timestamp(8));
+        assert_eq!(run.next_at, Timestamp(0), "as many as were asked for");
+        run.stepped(199, took, Timestamp(16));
+        assert_eq!(run.next_at, Timestamp(24));
+        run.stepped(199, took, Timestamp(32));
+        assert_eq!(run.next_at, Timestamp(24), "nothing was moved, and nothing written");
+        // A task that keeps to a rate, and is not due before that anyway.
+        let mut run = self::run(500);
+        run.stepped(5, took, Timestamp(0));
+        assert_eq!(run.next_at, Timestamp(10));
+        run.stepped(6, took, Timestamp(20));
+        assert_eq!(run.next_at, Timestamp(28));
     }
 
     #[test]
@@ -107,9 +139,9 @@ mod tests {
     #[test]
     fn long_pause_is_not_made_good_by_a_burst() {
         let mut run = run(10);
-        run.stepped(1, Timestamp(60_000));
+        run.stepped(1, Duration::ZERO, Timestamp(60_000));
         assert_eq!(run.next_at, Timestamp(60_000));
-        run.stepped(2, Timestamp(60_000));
+        run.stepped(2, Duration::ZERO, Timestamp(60_000));
         assert_eq!(run.next_at, Timestamp(60_100));
     }
 }

@@ -54,8 +54,7 @@ pub fn delays_that_end_together_are_counted_at_once_and_offered_to_the_last(fact
         let queue = stage.named("q", Policy { delay: seconds(600), ..Policy::standard() });
         let all = AT_HAND + beside;
         let bodies: Vec<String> = (0..all).map(|number| number.to_string()).collect();
-        let bodies: Vec<&str> = bodies.iter().map(String::as_str).collect();
-        let sent: Vec<_> = bodies.chunks(10).flat_map(|ten| stage.send_text(queue, ten)).collect();
+        let sent = stage.send_backlog(queue, &bodies);
         let shows_at = sent[0].visible_at;
         stage.at(shows_at.minus(Duration::from_millis(1)));
         assert_eq!(stage.figures(queue), (0, 0, all as u64));

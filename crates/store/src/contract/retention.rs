@@ -103,13 +103,9 @@ pub fn lowered_retention_ends_a_backlog_at_once_and_for_good(factory: &dyn Facto
             let mut stage = Stage::new(factory);
             let queue = stage.named("q", keeping(10_000));
             let bodies: Vec<String> = (0..half).map(|number| number.to_string()).collect();
-            let bodies: Vec<&str> = bodies.iter().map(String::as_str).collect();
-            let send = |stage: &mut Stage<'_>| -> Vec<_> {
-                bodies.chunks(10).flat_map(|ten| stage.send_text(queue, ten)).collect()
-            };
-            let old = send(&mut stage);
+            let old = stage.send_backlog(queue, &bodies);
             stage.at_second(60);
-            let young = send(&mut stage);
+            let young = stage.send_backlog(queue, &bodies);
             let in_flight = stage.lease_for(queue, 10, seconds(5_000));
             stage.at_second(1_000);
             stage.set_policy(queue, keeping(1_000));

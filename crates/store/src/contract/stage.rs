@@ -183,6 +183,16 @@ impl<'a> Stage<'a> {
             .collect()
     }
 
+    /// Sends many bodies, a hundred with each command: a backlog is there sooner than one by one.
+    pub fn send_backlog(&mut self, queue: QueueId, bodies: &[String]) -> Vec<Sent> {
+        let mut sent = Vec::with_capacity(bodies.len());
+        for hundred in bodies.chunks(100) {
+            let messages = hundred.iter().map(|body| self.message(body)).collect();
+            sent.extend(self.send_all(queue, messages));
+        }
+        sent
+    }
+
     /// Sends `group-body` messages to a FIFO queue, one by one.
     pub fn send_groups(&mut self, queue: QueueId, messages: &[&str]) -> Vec<Sent> {
         messages
