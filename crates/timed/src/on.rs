@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -11,18 +11,25 @@ use rustix::time::{ClockId, clock_gettime};
 /// times as long, and the slowest machines three times as long again.
 const STRETCH_MAX: Duration = Duration::from_millis(120);
 
+/// The CPU time of a thread is asked for this often at most: it is a system call, and most stretches take microseconds.
+/// By as much a stretch may be longer than the most and pass; none that is not longer fails.
+const ASKED_EVERY: Duration = Duration::from_millis(5);
+
 /// A stretch of work during which others wait: from its beginning until it is dropped.
 #[derive(Debug)]
 #[must_use]
 pub struct Stretch {
     what: &'static str,
-    /// Counted CPU time of the thread when it began.
-    begun: Duration,
+    begun: Instant,
+    /// Counted CPU time of the thread when it began, or a little more.
+    begun_at_most: Duration,
 }
 
 thread_local! {
     /// CPU time of this thread that belongs to no stretch.
     static APART: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+    /// When this thread was last asked for its CPU time, and what it was.
+    static ASKED: Cell<Option<(Instant, Duration)>> = const { Cell::new(None) };
 }
 
 /// Runs what belongs to no stretch that has begun: a simulated wait, during which the thread that waits plays the rest
@@ -38,13 +45,18 @@ pub fn apart<T>(work: impl FnOnce() -> T) -> T {
 impl Stretch {
     /// Begins one; `what` names it.
     pub fn begin(what: &'static str) -> Self {
-        Self { what, begun: counted_time() }
+        let begun = Instant::now();
+        Self { what, begun, begun_at_most: cpu_time_at_most(begun).saturating_sub(APART.get()) }
     }
 }
 
 impl Drop for Stretch {
     fn drop(&mut self) {
-        let took = counted_time().saturating_sub(self.begun);
+        // A thread takes no more CPU time than passes.
+        if self.begun.elapsed() <= STRETCH_MAX {
+            return;
+        }
+        let took = cpu_time().saturating_sub(APART.get()).saturating_sub(self.begun_at_most);
         // A second panic would hide the first.
         if !std::thread::panicking() {
             assert!(
@@ -56,9 +68,15 @@ impl Drop for Stretch {
     }
 }
 
-/// CPU time this thread has taken, without what ran apart.
-fn counted_time() -> Duration {
-    cpu_time().saturating_sub(APART.get())
+/// CPU time this thread has taken by now, or up to [`ASKED_EVERY`] more.
+fn cpu_time_at_most(now: Instant) -> Duration {
+    let asked = ASKED.get().filter(|(at, _)| now.duration_since(*at) < ASKED_EVERY);
+    let (at, was) = asked.unwrap_or_else(|| {
+        let asked = (now, cpu_time());
+        ASKED.set(Some(asked));
+        asked
+    });
+    was + now.duration_since(at)
 }
 
 /// CPU time this thread has taken.
@@ -90,13 +108,27 @@ impl<F: Future> Future for Polls<F> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Instant;
 
     fn spend(cpu: Duration) {
         let begun = cpu_time();
         while cpu_time() - begun < cpu {
             std::hint::spin_loop();
         }
+    }
+
+    #[test]
+    fn a_stretch_that_begins_between_two_looks_at_the_clock_is_timed_as_well() {
+        drop(Stretch::begin("a test"));
+        let long = std::panic::catch_unwind(|| {
+            let _stretch = Stretch::begin("a test");
+            spend(STRETCH_MAX + ASKED_EVERY);
+        });
+        assert!(long.is_err());
+        // One that takes nearly as long as it may, behind a wait that took no CPU time.
+        drop(Stretch::begin("a test"));
+        std::thread::sleep(ASKED_EVERY / 2);
+        let _stretch = Stretch::begin("a test");
+        spend(STRETCH_MAX - Duration::from_millis(10));
     }
 
     #[test]
