@@ -77,13 +77,14 @@ impl Engine {
         let now = self.now();
         for task in started {
             let pace = || Pace::new((task.rate_max, self.options.move_batch), task.moved, now);
-            runs.entry(task.id).or_insert_with(|| Run { source: task.source, pace: pace() });
+            let run = || Run { source: task.source, moved: task.moved, pace: pace() };
+            runs.entry(task.id).or_insert_with(run);
         }
     }
 
     /// Takes a task's next step.
     async fn drive(&self, runs: &mut Runs, id: TaskId) {
-        let Some(Run { source, pace }) = runs.get_mut(&id) else { return };
+        let Some(Run { source, moved, pace }) = runs.get_mut(&id) else { return };
         if !self.store.keeps(*source) {
             // Its shard has left this node: the owner drives it.
             runs.remove(&id);
@@ -94,7 +95,13 @@ impl Engine {
         match self.answer::<ask::ContinueMove>(next).await {
             Ok(task) if task.state == TaskState::Running => {
                 let now = self.now();
-                pace.stepped(task.moved, now.since(begun), now);
+                pace.stepped(task.moved, now);
+                let by_this_step = task.moved.saturating_sub(*moved);
+                // Fewer than asked for: they were large, and keep the disk busy.
+                if 0 < by_this_step && by_this_step < u64::from(pace.step()) {
+                    pace.rest_as_long_as(now.since(begun), now);
+                }
+                *moved = task.moved;
             }
             // Completed, failed, or cancelled by somebody: the store remembers which.
             Ok(_) | Err(EngineError::Rule(RuleError::TaskNotFound)) => drop(runs.remove(&id)),
@@ -112,6 +119,8 @@ impl Engine {
 /// A task that this engine drives.
 struct Run {
     source: QueueId,
+    /// Messages that it has moved.
+    moved: u64,
     pace: Pace,
 }
 

@@ -8,6 +8,9 @@ use kew_core::Timestamp;
 const STEPS_PER_SECOND: u32 = 10;
 /// A task that is later than this does not hurry to catch up.
 const LATENESS_MADE_GOOD: Duration = Duration::from_secs(1);
+/// The longest rest for the sake of others. A step that took longer waited for something else than the disk: a store
+/// that was away, or a clock that was set.
+const REST_MAX: Duration = Duration::from_millis(100);
 
 /// When a task takes its next step, and how many messages that step moves at most.
 #[derive(Debug)]
@@ -20,8 +23,6 @@ pub struct Pace {
     since: Timestamp,
     /// Messages that were moved by then.
     moved_before: u64,
-    /// Messages that were moved by the last step.
-    moved: u64,
     next_at: Timestamp,
 }
 
@@ -36,7 +37,6 @@ impl Pace {
             step,
             since: now,
             moved_before: moved,
-            moved,
             next_at: now,
         }
     }
@@ -56,20 +56,15 @@ impl Pace {
         self.next_at = at;
     }
 
-    /// Sets the instant of the next step, after `moved` messages in all. A step that moved fewer than it was asked to
-    /// met large ones, which keep the disk busy: the next one waits for as long as it took, so that what others write
-    /// meanwhile is synced without any of them.
-    pub fn stepped(&mut self, moved: u64, took: Duration, now: Timestamp) {
-        let by_this_step = moved.saturating_sub(self.moved);
-        let is_short = by_this_step > 0 && by_this_step < u64::from(self.step);
-        self.moved = moved;
-        self.keep_to_rate(moved, now);
-        if is_short {
-            self.next_at = self.next_at.max(now.plus(took));
-        }
+    /// Puts the next step off for as long as the last one took, so that what others write meanwhile is synced without
+    /// any of its messages.
+    pub fn rest_as_long_as(&mut self, took: Duration, now: Timestamp) {
+        self.next_at = self.next_at.max(now.plus(took.min(REST_MAX)));
     }
 
-    fn keep_to_rate(&mut self, moved: u64, now: Timestamp) {
+    /// Sets the instant of the next step, after `moved` messages in all: a step may move fewer than it
+    /// was asked to, when they are large.
+    pub fn stepped(&mut self, moved: u64, now: Timestamp) {
         let Some(rate) = self.rate else { return };
         // Counted from the beginning, so that nothing is lost to rounding.
         let passed = moved.saturating_sub(self.moved_before).saturating_mul(1_000) / rate;
@@ -95,7 +90,7 @@ mod tests {
         for _ in 0..count {
             instants.push((run.next_at.0, run.step));
             moved += u64::from(run.step);
-            run.stepped(moved, Duration::ZERO, run.next_at);
+            run.stepped(moved, run.next_at);
         }
         instants
     }
@@ -103,26 +98,30 @@ mod tests {
     #[test]
     fn a_step_that_moved_fewer_than_asked_is_followed_sooner() {
         let mut run = run(500);
-        run.stepped(5, Duration::ZERO, Timestamp(0));
+        run.stepped(5, Timestamp(0));
         assert_eq!(run.next_at, Timestamp(10), "5 of 500 a second");
     }
 
     #[test]
-    fn a_step_that_met_large_messages_leaves_others_as_long_as_it_took() {
-        let took = Duration::from_millis(8);
+    fn a_rest_is_as_long_as_the_step_was_and_never_long() {
         let mut run = Pace::new((None, 100), 0, Timestamp(0));
-        run.stepped(100, took, Timestamp(8));
-        assert_eq!(run.next_at, Timestamp(0), "as many as were asked for");
-        run.stepped(199, took, Timestamp(16));
+        run.rest_as_long_as(Duration::ZERO, Timestamp(8));
+        assert_eq!(run.next_at, Timestamp(8));
+        run.rest_as_long_as(Duration::from_millis(8), Timestamp(16));
         assert_eq!(run.next_at, Timestamp(24));
-        run.stepped(199, took, Timestamp(32));
-        assert_eq!(run.next_at, Timestamp(24), "nothing was moved, and nothing written");
-        // A task that keeps to a rate, and is not due before that anyway.
-        let mut run = self::run(500);
-        run.stepped(5, took, Timestamp(0));
-        assert_eq!(run.next_at, Timestamp(10));
-        run.stepped(6, took, Timestamp(20));
-        assert_eq!(run.next_at, Timestamp(28));
+        run.rest_as_long_as(REST_MAX, Timestamp(1_000));
+        assert_eq!(run.next_at, Timestamp(1_100));
+        // The clock was set ahead by a month during the step.
+        run.rest_as_long_as(Duration::from_hours(30 * 24), Timestamp(2_000));
+        assert_eq!(run.next_at, Timestamp(2_100));
+    }
+
+    #[test]
+    fn a_rest_brings_no_step_forward() {
+        let mut run = run(500);
+        run.stepped(50, Timestamp(0));
+        run.rest_as_long_as(Duration::from_millis(8), Timestamp(0));
+        assert_eq!(run.next_at, Timestamp(100));
     }
 
     #[test]
@@ -139,9 +138,9 @@ mod tests {
     #[test]
     fn long_pause_is_not_made_good_by_a_burst() {
         let mut run = run(10);
-        run.stepped(1, Duration::ZERO, Timestamp(60_000));
+        run.stepped(1, Timestamp(60_000));
         assert_eq!(run.next_at, Timestamp(60_000));
-        run.stepped(2, Duration::ZERO, Timestamp(60_000));
+        run.stepped(2, Timestamp(60_000));
         assert_eq!(run.next_at, Timestamp(60_100));
     }
 }

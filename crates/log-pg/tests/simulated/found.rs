@@ -18,8 +18,8 @@ use crate::play::{Plan, play};
 /// A planted fault is found by then.
 const HISTORIES_TO_FIND: u64 = 2_000;
 
-/// Plays histories with a planted fault until one complains. Those from `near` on come first: it is the one that found
-/// the fault when it was planted last, and that takes seconds. With `KEW_LONG=1` all come in their order.
+/// Plays histories with a planted fault until one complains. They begin with `near`, the one that found the fault when
+/// this line was written; those before it come last. With `KEW_LONG=1` they begin with the first.
 fn finds(planted: Planted, near: u64) {
     let begun = Instant::now();
     let planting = planted.plant();

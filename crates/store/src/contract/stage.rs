@@ -183,7 +183,7 @@ impl<'a> Stage<'a> {
             .collect()
     }
 
-    /// Sends many bodies, a hundred with each command: a backlog is there sooner than one by one.
+    /// Sends many bodies, a hundred with each command, which is sooner done than one by one.
     pub fn send_backlog(&mut self, queue: QueueId, bodies: &[String]) -> Vec<Sent> {
         let mut sent = Vec::with_capacity(bodies.len());
         for hundred in bodies.chunks(100) {

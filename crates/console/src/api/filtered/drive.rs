@@ -58,8 +58,7 @@ async fn step(engine: &Arc<Engine>, task: &Arc<Task>, pace: &mut Pace, stored_at
     } else {
         match take_step(engine, task, pace.step(), now).await {
             Ok(slice) => {
-                let ended = engine.now();
-                pace.stepped(task.stepped(&slice), ended.since(now), ended);
+                pace.stepped(task.stepped(&slice), engine.now());
                 (task.has_met_all() || task.rest_of() == 0).then_some(State::Done)
             }
             Err(EngineError::Rule(RuleError::QueueNotFound)) => Some(State::Failed(missing(engine, task))),
