@@ -169,10 +169,11 @@ fn quiet(command: &mut Command) -> bool {
 /// Built by itself, without the features that tests add to the store: what is counted is the program that people run.
 /// Never incrementally: the smaller units of such a build inline less, and each path takes up to a quarter more.
 ///
-/// It is `--workspace`, with the feature that brings the tests' signer: then twenty crates of others, the TLS library
-/// among them, have the features that the tests were built with, and are not built again.
+/// It is `--workspace`, with the features that bring the tests' signer and their runtime: then twenty crates of others,
+/// the TLS library among them, have the features that the tests were built with, and are not built again.
 fn build() -> Result<PathBuf, String> {
-    let words = ["build", "--workspace", "--bin", "kew-bench", "--features", "kew-testing/signer"];
+    let features = "kew-testing/signer,kew-testing/same-runtime";
+    let words = ["build", "--workspace", "--bin", "kew-bench", "--features", features];
     let mut command = cargo(&words);
     step("the walker of hot paths", command.env("CARGO_INCREMENTAL", "0"))?;
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);

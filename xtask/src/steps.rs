@@ -94,7 +94,7 @@ fn everything(run: &mut Run, counts: Counts, limit: Duration, [on_postgres, on_n
         run.step("alert rules", alert_rules);
     }
     run.step("the program for clients", || e2e::build(has_postgres).map(drop));
-    // Clients wait often, and leave the cores to the guard, which counts instructions and no time.
+    // Clients and browsers wait often, and leave the cores to the guard, which counts instructions and no time.
     let mut clients: Vec<Work<'_>> = vec![("the vendors' clients", Box::new(|| e2e::run(&[])))];
     if has_postgres {
         let words = [&["--store", "postgres"], on_postgres].concat();
@@ -104,11 +104,9 @@ fn everything(run: &mut Run, counts: Counts, limit: Duration, [on_postgres, on_n
         let words = [&["--store", "postgres", "--nodes", "3"], on_nodes].concat();
         clients.push(("clients over three nodes", Box::new(move || e2e::run(&words))));
     }
-    let others: Vec<Work<'_>> = vec![
-        ("guard of hot paths", Box::new(|| guard::run(&[]))),
-        ("console in a browser", Box::new(|| console::run(&[]))),
-    ];
-    run.lanes(vec![clients, others]);
+    let guard: Vec<Work<'_>> = vec![("guard of hot paths", Box::new(|| guard::run(&[])))];
+    let console: Vec<Work<'_>> = vec![("console in a browser", Box::new(|| console::run(&[])))];
+    run.lanes(vec![clients, guard, console]);
 }
 
 /// Checks the alert rules, and that each fires when it should and only then.

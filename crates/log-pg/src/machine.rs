@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::runtime::Runtime;
+use tokio::runtime::{Handle, Runtime};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
@@ -41,8 +41,12 @@ pub struct Machine {
 }
 
 /// Stops and continues a node, as signals would.
-#[derive(Clone, Default)]
-pub struct Power(Arc<Mutex<Stopped>>);
+#[derive(Clone)]
+pub struct Power {
+    stopped: Arc<Mutex<Stopped>>,
+    /// Whose time passes: read from outside, a clock would show that of the thread that reads it.
+    world: Handle,
+}
 
 #[derive(Default)]
 struct Stopped {
@@ -56,13 +60,13 @@ struct Stopped {
 impl Power {
     /// The node's tasks stand still.
     pub fn stop(&self) {
-        self.0.lock().is_stopped = true;
+        self.stopped.lock().is_stopped = true;
     }
 
     /// They go on where they were.
     pub fn go_on(&self) {
         let woken = {
-            let mut stopped = self.0.lock();
+            let mut stopped = self.stopped.lock();
             stopped.is_stopped = false;
             std::mem::take(&mut stopped.wakers)
         };
@@ -71,19 +75,20 @@ impl Power {
 
     /// The machine was suspended for this long: no clock but its steady one went on.
     pub fn suspend(&self, time: Duration) {
-        self.0.lock().suspended += time;
+        self.stopped.lock().suspended += time;
     }
 
     /// Its steady clock.
     pub(crate) fn now(&self) -> Duration {
-        let mut stopped = self.0.lock();
+        let _inside = self.world.enter();
+        let mut stopped = self.stopped.lock();
         let now = Instant::now();
         let begun = *stopped.begun.get_or_insert(now);
         now.duration_since(begun) + stopped.suspended
     }
 
     fn is_stopped(&self) -> bool {
-        self.0.lock().is_stopped
+        self.stopped.lock().is_stopped
     }
 
     /// Runs a task on this machine.
@@ -140,7 +145,8 @@ impl Room {
 
 impl Machine {
     pub(super) fn new(room: Arc<Room>, large_row: u64) -> Self {
-        Self { room, power: Power::default(), tasks: Mutex::default(), posts: Mutex::default(), large_row }
+        let power = Power { stopped: Arc::default(), world: room.runtime.handle().clone() };
+        Self { room, power, tasks: Mutex::default(), posts: Mutex::default(), large_row }
     }
 
     pub(super) fn power(&self) -> Power {
@@ -201,7 +207,7 @@ impl Future for Stoppable {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         {
-            let mut stopped = self.power.0.lock();
+            let mut stopped = self.power.stopped.lock();
             if stopped.is_stopped {
                 stopped.wakers.push(cx.waker().clone());
                 return Poll::Pending;

@@ -22,6 +22,8 @@ const PRECISION: Duration = Duration::from_millis(10);
 const SENDERS: usize = 3;
 const RECEIVERS: usize = 2;
 const GROUPS: usize = 2;
+/// In a short run a sender waits for this long after each message: many tests share the machine.
+const BETWEEN: Duration = Duration::from_millis(4);
 /// A client that was refused asks the next node after this.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -75,6 +77,7 @@ struct Shared {
     nodes: Vec<SocketAddr>,
     /// Leases that were answered may be forgotten: the database was killed.
     forgets_leases: bool,
+    is_long: bool,
     account: Mutex<Account>,
     next: AtomicU64,
     no_more_sends: AtomicBool,
@@ -100,6 +103,7 @@ impl Load {
         let shared = Arc::new(Shared {
             nodes: nodes.to_vec(),
             forgets_leases,
+            is_long: std::env::var("KEW_LONG").is_ok_and(|value| value == "1"),
             account: Mutex::default(),
             next: AtomicU64::new(1),
             no_more_sends: AtomicBool::new(false),
@@ -216,6 +220,14 @@ impl Shared {
                 Some(_) => self.acknowledged(number, begun),
                 None => std::thread::sleep(PAUSE),
             }
+            self.rest();
+        }
+    }
+
+    /// Waits in a short run.
+    fn rest(&self) {
+        if !self.is_long {
+            std::thread::sleep(BETWEEN);
         }
     }
 
@@ -231,6 +243,7 @@ impl Shared {
                 std::thread::sleep(PAUSE);
             }
             self.account().groups.entry(format!("g{index}")).or_default().sent = number;
+            self.rest();
         }
     }
 

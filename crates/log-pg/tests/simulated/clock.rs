@@ -48,6 +48,18 @@ fn new_owner_whose_first_looks_are_slow_looks_until_it_knows_the_clock() {
 }
 
 #[test]
+fn time_that_the_test_itself_takes_is_none_in_the_world() {
+    let world = World::new(1, Rates::default());
+    let (disk, _power) = {
+        let _inside = world.enter();
+        world.own("owner").unwrap()
+    };
+    let before = disk.tenure().now_ms();
+    std::thread::sleep(Duration::from_millis(20));
+    assert_eq!(disk.tenure().now_ms(), before);
+}
+
+#[test]
 fn look_at_the_clock_that_fails_costs_a_new_owner_neither_the_shard_nor_time() {
     let world = World::new(1, Rates::default());
     let _inside = world.enter();

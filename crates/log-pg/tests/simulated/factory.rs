@@ -57,6 +57,11 @@ impl OnSimulated {
         Self { options, commits_per_upkeep, newest: Mutex::new(None), starts: AtomicU64::new(1) }
     }
 
+    /// What happens in the next world is decided by this seed alone.
+    pub fn begin(&self, seed: u64) {
+        self.starts.store(seed, Ordering::Relaxed);
+    }
+
     fn start(&self, world: Arc<World>) -> Arc<dyn Store> {
         let _inside = world.enter();
         let start = self.starts.fetch_add(1, Ordering::Relaxed);

@@ -105,7 +105,10 @@ const ONE_OF: usize = 4;
 #[test]
 fn store_on_a_database_that_fails_equals_the_model() {
     let factory = OnSimulated::new(things::options(), 3);
-    let make = |_| Box::new(StoreSubject::new(&factory)) as Box<dyn Subject>;
+    let make = |seed| {
+        factory.begin(seed);
+        Box::new(StoreSubject::new(&factory)) as Box<dyn Subject>
+    };
     for seed in seeds().step_by(if is_long() { 1 } else { ONE_OF }) {
         if let Err(differs) = kew_store::contract::model::history(seed, &make) {
             panic!("{differs}");

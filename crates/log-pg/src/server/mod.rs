@@ -3,6 +3,8 @@
 //!
 //! Only with the feature `server`.
 
+mod folder;
+
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -10,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use tempfile::TempDir;
+use folder::Folder;
 
 /// Where Debian keeps the binaries of each version.
 const DEBIAN: &str = "/usr/lib/postgresql";
@@ -24,7 +26,7 @@ const PORT_TAKEN: &str = "could not create any TCP/IP sockets";
 const KEEPER: &str = r#""$@" </dev/null & server=$!
 cat >/dev/null
 kill -INT $server; wait $server
-kill -0 "$PARENT" || rm -rf "$FOLDER""#;
+kill -0 "$PARENT" || printf '%s' "$FOLDERS" | while read -r folder; do rm -rf "$folder"; done"#;
 
 /// Kills a process and its children, and waits until they are gone: they hold on to the server's memory until then.
 /// The process is stopped first, so that it makes no child between the look at its children and its end.
@@ -35,7 +37,7 @@ for child in $children; do while grep -q . "/proc/$child/cmdline" 2>/dev/null; d
 
 /// A server.
 pub struct PgServer {
-    folder: TempDir,
+    folder: Folder,
     port: u16,
     child: Option<Child>,
     databases: AtomicU32,
@@ -49,13 +51,12 @@ impl PgServer {
 
     /// Makes a server with settings, each as `name=value`, and starts it.
     pub fn start(settings: &[&str]) -> io::Result<Self> {
-        let folder = folder()?;
-        let data = folder.path().join("data");
-        let initdb = ["--auth=trust", "--username=kew", "--no-sync", "--encoding=UTF8", "--locale=C", "-D"];
-        run(as_server("initdb")?.args(initdb).arg(&data))?;
+        let folder = Folder::with_cluster(settings)?;
+        let placed = folder.settings();
         let server = Self { folder, port: 0, child: None, databases: AtomicU32::new(0) };
-        let mut lines =
-            "listen_addresses='127.0.0.1'\nunix_socket_directories=''\nmax_connections=300\n".to_owned();
+        let mut lines = format!(
+            "listen_addresses='127.0.0.1'\nunix_socket_directories=''\nmax_connections=300\n{placed}"
+        );
         for setting in settings {
             lines.push_str(setting);
             lines.push('\n');
@@ -67,10 +68,10 @@ impl PgServer {
     /// A server that follows this one as a hot standby: made from a base backup, known to this one by a name, on a port
     /// that is given or free.
     pub fn standby(&self, name: &str, port: Option<u16>) -> io::Result<Self> {
-        let folder = folder()?;
+        let folder = self.folder.for_a_follower()?;
         let from = format!("host=127.0.0.1 port={} user=kew application_name={name}", self.port);
         let words = ["--wal-method=stream", "--checkpoint=fast", "--no-sync", "--write-recovery-conf", "-d"];
-        run(as_server("pg_basebackup")?.args(words).arg(from).arg("-D").arg(folder.path().join("data")))?;
+        run(as_server("pg_basebackup")?.args(words).arg(from).arg("-D").arg(folder.data()))?;
         let mut server =
             Self { folder, port: port.unwrap_or_default(), child: None, databases: AtomicU32::new(0) };
         if port.is_none() {
@@ -112,7 +113,8 @@ impl PgServer {
         child.args(["-c", KEEPER, "keeper"]);
         let server = as_server("postgres")?;
         child.arg(server.get_program()).args(server.get_args()).arg("-D").arg(self.data());
-        child.env("PARENT", std::process::id().to_string()).env("FOLDER", self.folder.path());
+        let folders: String = self.folder.all().iter().map(|path| format!("{}\n", path.display())).collect();
+        child.env("PARENT", std::process::id().to_string()).env("FOLDERS", folders);
         child.stdin(Stdio::piped()).stdout(log.try_clone()?).stderr(log).current_dir("/");
         self.child = Some(child.spawn()?);
         self.wait_until_ready()
@@ -220,7 +222,7 @@ impl PgServer {
 
     /// The directory of its data.
     pub fn data(&self) -> PathBuf {
-        self.folder.path().join("data")
+        self.folder.data()
     }
 }
 
@@ -250,15 +252,6 @@ pub fn free_address() -> SocketAddr {
         }
     }
     panic!("no port is free from {first} on");
-}
-
-/// A folder that the server may write to.
-fn folder() -> io::Result<TempDir> {
-    let folder = tempfile::Builder::new().prefix("kew-pg-").tempdir()?;
-    if is_root() {
-        run(Command::new("chown").arg("postgres").arg(folder.path()))?;
-    }
-    Ok(folder)
 }
 
 fn is_root() -> bool {
