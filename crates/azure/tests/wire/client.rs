@@ -70,8 +70,12 @@ async fn a_wrong_key_and_a_changed_request_are_refused() {
     let caller = Caller::signing(&server);
     let call = Call::get_messages("orders", 1, Duration::from_secs(600));
     let mut request = caller.endpoint.request(&call, STAMP).expect("the call has a valid URI and headers");
-    request.uri =
-        request.uri.to_string().replace("=600", "=601").parse().expect("a URI with another number stays valid");
+    request.uri = request
+        .uri
+        .to_string()
+        .replace("=600", "=601")
+        .parse()
+        .expect("a URI with another number stays valid");
     let answer =
         caller.client.exchange(request, LONG).await.expect("the front-end answers within the time limit");
     assert_eq!(answer.status, 403);
