@@ -141,7 +141,7 @@ impl Expected {
 
     fn text(&self) -> String {
         let mut text = format!(
-            "# Instructions that each hot path takes once, in the build of tests on {PROCESSOR}.\n\
+            "# Instructions that each hot path takes once, built with opt-level 1 on {PROCESSOR}.\n\
              # Compared by `cargo xtask guard`, rewritten by `cargo xtask guard --write` (docs/performance.md).\n\
              tolerance               {} %\n\n",
             self.tolerance
@@ -166,7 +166,8 @@ fn quiet(command: &mut Command) -> bool {
     command.status().is_ok_and(|status| status.success())
 }
 
-/// Built by itself, without the features that tests add to the store: what is counted is the program that people run.
+/// Built by itself, optimised, without the features that tests add to the store: what is counted is the program that
+/// people run.
 /// Never incrementally: the smaller units of such a build inline less, and each path takes up to a quarter more.
 ///
 /// It is `--workspace`, with the features that bring the tests' signer and their runtime: then twenty crates of others,
@@ -175,9 +176,21 @@ fn build() -> Result<PathBuf, String> {
     let features = "kew-testing/signer,kew-testing/same-runtime";
     let words = ["build", "--workspace", "--bin", "kew-bench", "--features", features];
     let mut command = cargo(&words);
+    let manifest = fs::read_to_string("Cargo.toml").map_err(|error| format!("Cargo.toml: {error}"))?;
+    for name in not_optimised(&manifest) {
+        command.args(["--config", &format!("profile.dev.package.{name}.opt-level=1")]);
+    }
     step("the walker of hot paths", command.env("CARGO_INCREMENTAL", "0"))?;
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
     Ok(target.join("debug/kew-bench"))
+}
+
+/// Crates of the house that tests build without optimising them. What is counted is optimised.
+fn not_optimised(manifest: &str) -> impl Iterator<Item = &str> {
+    let packages = manifest.lines().skip_while(|line| *line != "[profile.dev.package]").skip(1);
+    packages
+        .take_while(|line| !line.starts_with('['))
+        .filter_map(|line| line.strip_suffix(" = { opt-level = 0 }"))
 }
 
 /// The hot paths there are.
@@ -223,6 +236,16 @@ mod tests {
 
     fn expected() -> Expected {
         Expected { tolerance: 5.0, counts: vec![count("send", 1_000), count("receive", 2_000)] }
+    }
+
+    #[test]
+    fn crates_that_tests_do_not_optimise_are_found_in_the_manifest() {
+        let manifest = "[profile.dev]\nkew = { opt-level = 0 }\n[profile.dev.package]\n\
+            kew-sqs = { opt-level = 0 }\nkew-core = { opt-level = 2 }\nkew-push = { opt-level = 0 }\n\n\
+            [profile.release]\nkew-http = { opt-level = 0 }\n";
+        assert_eq!(not_optimised(manifest).collect::<Vec<_>>(), ["kew-sqs", "kew-push"]);
+        let own = fs::read_to_string("../Cargo.toml").expect("the workspace has a manifest");
+        assert!(not_optimised(&own).any(|name| name == "kew-sqs"), "the manifest is laid out as it is read");
     }
 
     #[test]
