@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a test waits for what the server does by itself. Four times what a request waits for room behind the
+/// replies of clients that do not read.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The Workers runtime that the environment names. Without it a test says so aloud and passes, unless the environment
 /// promises one.
