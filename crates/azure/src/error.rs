@@ -281,7 +281,7 @@ impl From<RuleError> for WireError {
             | RuleError::DeduplicationNotAllowed
             | RuleError::DelayNotAllowed
             | RuleError::KindChange => Self::new(Code::InvalidInput).because(error),
-            RuleError::TooManyInFlight | RuleError::VersionChanged => {
+            RuleError::TooManyInFlight | RuleError::FirstTooLarge | RuleError::VersionChanged => {
                 Self::new(Code::ServerBusy).because(error)
             }
             RuleError::TaskNotFound | RuleError::TaskRunning | RuleError::TooManyTasks => {

@@ -48,17 +48,9 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// Whether its reply is as long as what is stored, and not only says what was done.
-    pub(crate) fn shows_what_is_stored(self) -> bool {
-        matches!(
-            self,
-            Self::ListQueues
-                | Self::GetServiceProperties
-                | Self::GetQueueMetadata
-                | Self::GetQueueAcl
-                | Self::GetMessages
-                | Self::PeekMessages
-        )
+    /// Whether its reply shows what is stored of one account or queue, messages aside: it is small.
+    pub(crate) fn shows_settings(self) -> bool {
+        matches!(self, Self::GetServiceProperties | Self::GetQueueMetadata | Self::GetQueueAcl)
     }
 
     /// Its name, for metrics.

@@ -240,7 +240,7 @@ impl From<RuleError> for WireError {
             RuleError::DocumentTooLarge { .. } | RuleError::KindChange => {
                 Self::new(Code::InvalidQueueSettings).saying(error.to_string())
             }
-            RuleError::TooManyInFlight | RuleError::VersionChanged => {
+            RuleError::TooManyInFlight | RuleError::FirstTooLarge | RuleError::VersionChanged => {
                 Self::new(Code::Overloaded).because(error)
             }
             RuleError::TaskNotFound | RuleError::TaskRunning | RuleError::TooManyTasks => {

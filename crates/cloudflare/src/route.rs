@@ -32,6 +32,23 @@ macro_rules! operations {
                 }
             }
 
+            /// Whether its reply is small: settings or counts of one queue, or what a token reaches.
+            pub(crate) fn shows_little(self) -> bool {
+                matches!(
+                    self,
+                    Self::User
+                        | Self::VerifyToken
+                        | Self::Memberships
+                        | Self::Accounts
+                        | Self::Account
+                        | Self::GetQueue
+                        | Self::QueueMetrics
+                        | Self::PurgeStatus
+                        | Self::ListConsumers
+                        | Self::GetConsumer
+                )
+            }
+
             /// What a token must allow.
             pub(crate) fn need(self) -> Need {
                 match self {

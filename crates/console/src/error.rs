@@ -135,6 +135,7 @@ impl From<RuleError> for ApiError {
             RuleError::NotDelayed => (StatusCode::CONFLICT, "not_delayed"),
             RuleError::LeaseTooLong { .. } => (StatusCode::BAD_REQUEST, "lease_too_long"),
             RuleError::TooManyInFlight => (StatusCode::CONFLICT, "too_many_in_flight"),
+            RuleError::FirstTooLarge => (StatusCode::SERVICE_UNAVAILABLE, "overloaded"),
             RuleError::GroupMissing => (StatusCode::BAD_REQUEST, "group_missing"),
             RuleError::DeduplicationMissing => (StatusCode::BAD_REQUEST, "deduplication_missing"),
             RuleError::DeduplicationNotAllowed => (StatusCode::BAD_REQUEST, "deduplication_not_allowed"),

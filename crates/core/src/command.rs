@@ -5,6 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::event::{Failure, Tag, Words};
+use crate::rules::batching;
 use crate::{
     AccountId, Content, DeduplicationId, DocumentKey, GroupId, LeaseTerms, LeaseToken, MessageId, NewMessage,
     OwedMessage, OwnerId, Policy, QueueId, QueueKey, ReceiptRule, Sequence, TaskId, Text, Timestamp,
@@ -76,6 +77,15 @@ pub enum OverLimit {
     FindNothing,
 }
 
+/// Whether the first message of a lease is taken when it alone is larger than what is asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FirstMessage {
+    /// It is, so that the largest message can be received.
+    AlwaysFits,
+    /// It stays, and the lease is refused.
+    FitsOrStays,
+}
+
 /// See [`crate::Command::Lease`].
 #[derive(Clone, Debug)]
 pub struct Lease {
@@ -83,8 +93,10 @@ pub struct Lease {
     pub queue: QueueId,
     /// Maximum number of messages.
     pub max: u32,
-    /// Maximum bytes of bodies, all messages together; the first message always fits.
+    /// Maximum bytes of bodies, all messages together.
     pub body_bytes_max: u64,
+    /// What becomes of a first message that is larger.
+    pub first: FirstMessage,
     /// On which terms.
     pub terms: LeaseTerms,
     /// When the request arrived: what the cap counts from.
@@ -108,6 +120,7 @@ impl Lease {
             queue,
             max,
             body_bytes_max: 8 << 20,
+            first: FirstMessage::AlwaysFits,
             terms: LeaseTerms::default(),
             received_at,
             attempt: None,
@@ -116,6 +129,12 @@ impl Lease {
             over_limit: OverLimit::FindNothing,
             by: Tag::default(),
         }
+    }
+
+    /// Whether a message of this size is taken beside those that are.
+    pub fn fits(&self, taken: usize, taken_bytes: u64, next_bytes: u64) -> bool {
+        batching::fits(taken, taken_bytes, next_bytes, self.body_bytes_max)
+            && (self.first == FirstMessage::AlwaysFits || next_bytes <= self.body_bytes_max)
     }
 }
 

@@ -46,6 +46,9 @@ pub enum RuleError {
     /// As many messages are leased as the caller allows.
     #[error("too many messages in flight")]
     TooManyInFlight,
+    /// The first message is larger than the caller allows, who wants none then.
+    #[error("the first message is larger than asked for")]
+    FirstTooLarge,
     /// A FIFO queue needs a group.
     #[error("a message of a FIFO queue needs a group")]
     GroupMissing,

@@ -42,7 +42,7 @@ pub use queue::{
     Queue, QueueKind,
 };
 pub use report::{Reports, Work};
-pub use room::Room;
+pub use room::{Room, SMALL_BYTES};
 pub use shard::{ShardCount, ShardId, ShardPlace};
 pub use table::{Ask, Command, Outcome, Records, ask};
 pub use tally::{Departure, Departures, Tally, Traffic, Waits};

@@ -14,7 +14,7 @@ use crate::agenda::Alarm;
 use crate::commit::{Abandon, Committing, Found, look};
 use crate::pass::Pass;
 use crate::room::{self, Held};
-use crate::waiters::{Call, Seat, Waiter};
+use crate::waiters::{Call, Next, Seat, Waiter};
 use crate::{Engine, EngineError};
 
 impl Engine {
@@ -45,9 +45,9 @@ impl Engine {
     /// Claims what is there now, or waits for it up to `wait`; empty when that is over.
     ///
     /// Waiting receives of a queue are served in order of arrival, each freed message to exactly one of them. While
-    /// too many messages are in flight a waiting receive finds nothing. Nothing is leased while `room` is full: that is
-    /// an error, for a receive that waits when its turn comes. A receive whose queue goes to another node waits there
-    /// for the rest of its time.
+    /// too many messages are in flight a waiting receive finds nothing. While `room` is full only what is small is
+    /// leased. Where there is only something larger a receive that waits gets it when there is room; at the end of the
+    /// wait that is an error. A receive whose queue goes to another node waits there for the rest of its time.
     pub fn lease_within(
         &self,
         mut lease: Lease,
@@ -57,13 +57,14 @@ impl Engine {
         let queue = lease.queue;
         async move {
             let abandon = self.abandon(&lease);
-            if room::is_full(room.as_ref()) {
-                return Err(room::FULL.into());
-            }
-            let over_limit = refuse_over_limit(&mut lease);
+            let mut over_limit = refuse_over_limit(&mut lease);
             let submission = loop {
                 if wait.is_zero() {
+                    room::portion(room.as_ref(), &mut lease, |queue| self.store.keeps(queue))?;
                     break self.attempt(&mut self.pass(), queue, &Command::Lease(lease));
+                }
+                if room::is_full(room.as_ref()) && !self.store.keeps(queue) {
+                    return Err(room::FULL.into());
                 }
                 if let Some(submission) = self.store.lease_elsewhere(&lease, wait) {
                     break submission;
@@ -72,10 +73,35 @@ impl Engine {
                     Waited::Answer(leased) => return Ok(leased),
                     Waited::Left(rest) => (lease, wait) = *rest,
                 }
+                if wait.is_zero() {
+                    over_limit = OverLimit::FindNothing;
+                }
             };
             let _held = Held::of(room.as_ref(), &submission);
             let answer = self.committing(queue, submission, abandon).await;
             self.leased(queue, self.limited(queue, over_limit, answer))
+        }
+    }
+
+    /// The same; where there is no room for what there is, and the wait is not over, once more when `freed` says that
+    /// there is.
+    pub async fn lease_when_free<E: From<EngineError>>(
+        &self,
+        lease: Lease,
+        wait: Duration,
+        room: Option<Arc<dyn Room>>,
+        freed: impl Future<Output = Result<(), E>>,
+    ) -> Result<Vec<Leased>, E> {
+        let again = lease.clone();
+        let deadline = (!wait.is_zero()).then(|| self.now().plus(wait));
+        let is_over = || deadline.is_some_and(|deadline| self.now() >= deadline);
+        match self.lease_within(lease, wait, room.clone()).await {
+            Err(error) if error == room::FULL.into() && !is_over() => {
+                freed.await?;
+                let rest = deadline.map_or(Duration::ZERO, |deadline| deadline.since(self.now()));
+                Ok(Box::pin(self.lease_within(again, rest, room)).await?)
+            }
+            answer => Ok(answer?),
         }
     }
 
@@ -121,18 +147,29 @@ impl Engine {
     async fn wait_in(&self, mut seat: Seat<'_>) -> Result<Waited, EngineError> {
         let queue = seat.lease.queue;
         loop {
-            let Some((submission, seen, (busy, _held))) = seat.call().await else {
-                return self.end_of_wait(&seat);
-            };
-            let committing = self.committing(queue, submission, Abandon::Withdraw);
-            drop(busy);
-            match committing.await {
-                Ok(leases) if leases.is_empty() => {}
-                Err(StoreError::Rule(RuleError::TooManyInFlight)) => {
-                    self.pass().waiters.set_limited(queue, true);
+            let (seen, _busy) = match seat.next().await {
+                Next::Over => return self.end_of_wait(&seat),
+                Next::Freed => {
+                    seat.has_room_again();
+                    continue;
                 }
-                answer => return self.leased(queue, answer).map(Waited::Answer),
-            }
+                Next::Crowded(seen, busy) => {
+                    seat.is_crowded = true;
+                    (seen, Some(busy))
+                }
+                Next::Claimed(submission, seen, (busy, _held)) => {
+                    let committing = self.committing(queue, submission, Abandon::Withdraw);
+                    drop(busy);
+                    match committing.await {
+                        Ok(leases) if leases.is_empty() => {}
+                        Err(StoreError::Rule(RuleError::TooManyInFlight)) => {
+                            self.pass().waiters.set_limited(queue, true);
+                        }
+                        answer => return self.leased(queue, answer).map(Waited::Answer),
+                    }
+                    (seen, None)
+                }
+            };
             if !seat.again(seen) {
                 return self.end_of_wait(&seat);
             }
@@ -147,6 +184,10 @@ impl Engine {
         if has_left && !rest.is_zero() && !self.is_shut_down() {
             return Ok(Waited::Left(Box::new((seat.lease.clone(), rest))));
         }
+        if seat.is_crowded && self.queue_by_id(queue).is_some() && !self.is_shut_down() {
+            // One more look, which says whether there is still something without room.
+            return Ok(Waited::Left(Box::new((seat.lease.clone(), Duration::ZERO))));
+        }
         self.nothing_came(queue).map(Waited::Answer)
     }
 
@@ -160,23 +201,30 @@ impl Engine {
     /// that no message is missed.
     fn begin_wait(
         &self,
-        lease: Lease,
+        mut lease: Lease,
         wait: Duration,
         room: Option<Arc<dyn Room>>,
     ) -> Result<Begun<'_>, EngineError> {
         let queue = lease.queue;
+        let whole = (lease.body_bytes_max, lease.first);
+        let has_room = room::portion(room.as_ref(), &mut lease, |queue| self.store.keeps(queue)).is_ok();
         let mut pass = self.pass();
-        let mut limited = false;
+        let (mut limited, mut crowded) = (false, !has_room);
         let mut on_its_way = None;
         let command = Command::Lease(lease);
-        let found = look(self.attempt(&mut pass, queue, &command));
-        let Command::Lease(lease) = command else { unreachable!("the command built above is a Lease") };
+        let found = match has_room {
+            true => look(self.attempt(&mut pass, queue, &command)),
+            false => Found::Nothing,
+        };
+        let Command::Lease(mut lease) = command else { unreachable!("the command built above is a Lease") };
+        (lease.body_bytes_max, lease.first) = whole;
         match found {
             Found::Leases(submission) => {
                 let held = Held::of(room.as_ref(), &submission);
                 return Ok(Begun::Claimed(submission, held));
             }
             Found::Refused(StoreError::Rule(RuleError::TooManyInFlight)) => limited = true,
+            Found::Refused(StoreError::Rule(RuleError::FirstTooLarge)) => crowded = true,
             Found::Refused(error) => return Err(error.into()),
             Found::Nothing => {}
             Found::Unknown(submission) => on_its_way = Some(submission),
@@ -188,7 +236,7 @@ impl Engine {
         if let Err(error) = self.check_bounds(&pass, queue) {
             return on_its_way.map(claimed).ok_or(error);
         }
-        let seat = self.take_seat(&mut pass, lease, wait, room, on_its_way);
+        let seat = self.take_seat(&mut pass, lease, wait, (room, crowded), on_its_way);
         if limited {
             if self.store.keeps(queue) {
                 self.stats.limited_receives.add(1);
@@ -205,7 +253,7 @@ impl Engine {
         pass: &mut Pass,
         lease: Lease,
         wait: Duration,
-        room: Option<Arc<dyn Room>>,
+        (room, is_crowded): (Option<Arc<dyn Room>>, bool),
         on_its_way: Option<Submission>,
     ) -> Seat<'_> {
         let queue = lease.queue;
@@ -214,7 +262,7 @@ impl Engine {
         let (answer, calls) = oneshot::channel();
         let ticket = pass.ticket();
         let deadline = self.now().plus(wait);
-        let seat = Seat { engine: self, lease, deadline, ticket, room, calls, trying: false };
+        let seat = Seat { engine: self, lease, deadline, ticket, room, calls, trying: false, is_crowded };
         match on_its_way {
             Some(submission) => {
                 let (seen, busy) = (pass.waiters.news(queue), self.work.begin());
@@ -222,7 +270,8 @@ impl Engine {
                 drop(answer.send(Call::Claimed { submission, late: true, seen, busy, held }));
             }
             None => {
-                let waiter = Waiter { lease: seat.lease.clone(), deadline, room: seat.room.clone(), answer };
+                let (lease, room) = (seat.lease.clone(), seat.room.clone());
+                let waiter = Waiter { lease, deadline, room, is_crowded, answer };
                 pass.waiters.enter(queue, ticket, waiter);
                 pass.agenda.set(deadline, ticket, Alarm::WaitEnds(queue));
             }
@@ -282,7 +331,10 @@ impl Engine {
         if self.clock.is_virtual() {
             self.stats.answered_receives.add(1);
         }
-        Ok(answer?)
+        match answer {
+            Err(StoreError::Rule(RuleError::FirstTooLarge)) => Err(room::FULL.into()),
+            answer => Ok(answer?),
+        }
     }
 }
 
@@ -296,7 +348,7 @@ fn refuse_over_limit(lease: &mut Lease) -> OverLimit {
 enum Waited {
     /// With what was leased, or with nothing.
     Answer(Vec<Leased>),
-    /// The queue went to another node: what to lease there, and for how long to wait.
+    /// The queue went to another node, or there was no room: what to lease again, and for how long to wait.
     Left(Box<(Lease, Duration)>),
 }
 

@@ -1,6 +1,7 @@
 //! The lines of receives that wait: one per queue, in order of arrival.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
@@ -29,6 +30,13 @@ pub(crate) enum Call {
         /// The bytes it took count until the receive has its answer.
         held: Held,
     },
+    /// There is no room for what there is. The receive goes back to its place, and waits for room as well.
+    Crowded {
+        /// What the line had heard of by then.
+        seen: u64,
+        /// The receive is at work until it is back.
+        busy: Busy,
+    },
     /// The wait is over.
     Ended(#[expect(dead_code, reason = "it is held, and counts as work until the receive is told")] Busy),
 }
@@ -42,6 +50,8 @@ pub(crate) struct Waiter {
     pub(crate) deadline: Timestamp,
     /// Where there must be room for what it gets.
     pub(crate) room: Option<Arc<dyn Room>>,
+    /// Whether it knows that there is no room for what there is.
+    pub(crate) is_crowded: bool,
     /// Where it listens.
     pub(crate) answer: oneshot::Sender<Call>,
 }
@@ -63,6 +73,18 @@ struct Line {
     news: u64,
     /// Whether the first one found too many messages in flight.
     limited: bool,
+    /// How many of those that wait know that there is no room for what there is.
+    crowded: usize,
+    /// The news at which the first message was found too large for the room there is.
+    too_large_at: Option<u64>,
+}
+
+impl Line {
+    fn remove(&mut self, ticket: Ticket) -> Option<Waiter> {
+        let waiter = self.waiting.remove(&ticket)?;
+        self.crowded -= usize::from(waiter.is_crowded);
+        Some(waiter)
+    }
 }
 
 impl Waiters {
@@ -86,7 +108,7 @@ impl Waiters {
     /// Gives a seat up, with its entry in the line if it has one.
     pub(crate) fn leave(&mut self, queue: QueueId, ticket: Ticket) -> Option<Waiter> {
         let line = self.lines.get_mut(&queue)?;
-        let waiter = line.waiting.remove(&ticket);
+        let waiter = line.remove(ticket);
         line.seats -= 1;
         self.seats -= 1;
         if line.seats == 0 {
@@ -98,6 +120,7 @@ impl Waiters {
 
     pub(crate) fn enter(&mut self, queue: QueueId, ticket: Ticket, waiter: Waiter) {
         if let Some(line) = self.lines.get_mut(&queue) {
+            line.crowded += usize::from(waiter.is_crowded);
             line.waiting.insert(ticket, waiter);
         }
     }
@@ -107,14 +130,61 @@ impl Waiters {
         line.waiting.first_key_value().map(|(ticket, waiter)| (*ticket, waiter))
     }
 
+    /// The first one behind this one, or of all.
+    pub(crate) fn first_behind(&self, queue: QueueId, passed: Option<Ticket>) -> Option<(Ticket, &Waiter)> {
+        let Some(passed) = passed else { return self.first(queue) };
+        let line = self.lines.get(&queue)?;
+        let mut behind = line.waiting.range((Bound::Excluded(passed), Bound::Unbounded));
+        behind.next().map(|(ticket, waiter)| (*ticket, waiter))
+    }
+
+    /// Takes an entry out of the line, unless it knows already that there is no room.
+    pub(crate) fn take_unless_crowded(&mut self, queue: QueueId, ticket: Ticket) -> Option<Waiter> {
+        let line = self.lines.get_mut(&queue)?;
+        if line.waiting.get(&ticket)?.is_crowded { None } else { line.waiting.remove(&ticket) }
+    }
+
+    /// Whether any in line know that there is no room.
+    pub(crate) fn any_crowded(&self, queue: QueueId) -> bool {
+        self.lines.get(&queue).is_some_and(|line| line.crowded > 0)
+    }
+
+    /// Notes that the first message is too large for the room there is; whether all in line know of no room by now.
+    pub(crate) fn first_is_too_large(&mut self, queue: QueueId) -> bool {
+        self.lines.get_mut(&queue).is_none_or(|line| {
+            line.too_large_at = Some(line.news);
+            line.crowded == line.waiting.len()
+        })
+    }
+
+    /// Whether that was found, and nothing has come since.
+    pub(crate) fn is_first_too_large(&self, queue: QueueId) -> bool {
+        self.lines.get(&queue).is_some_and(|line| line.too_large_at == Some(line.news))
+    }
+
+    /// An entry that knew of no room is served again when it stands there.
+    pub(crate) fn has_room_again(&mut self, queue: QueueId, ticket: Ticket) {
+        if let Some(line) = self.lines.get_mut(&queue)
+            && let Some(waiter) = line.waiting.get_mut(&ticket)
+            && std::mem::take(&mut waiter.is_crowded)
+        {
+            line.crowded -= 1;
+        }
+    }
+
     /// Takes an entry out of the line; its seat stays.
     pub(crate) fn take(&mut self, queue: QueueId, ticket: Ticket) -> Option<Waiter> {
-        self.lines.get_mut(&queue)?.waiting.remove(&ticket)
+        self.lines.get_mut(&queue)?.remove(ticket)
     }
 
     /// Takes all entries of a queue out.
     pub(crate) fn take_line(&mut self, queue: QueueId) -> BTreeMap<Ticket, Waiter> {
-        self.lines.get_mut(&queue).map(|line| std::mem::take(&mut line.waiting)).unwrap_or_default()
+        let line = self.lines.get_mut(&queue);
+        line.map(|line| {
+            line.crowded = 0;
+            std::mem::take(&mut line.waiting)
+        })
+        .unwrap_or_default()
     }
 
     pub(crate) fn queues(&self) -> Vec<QueueId> {

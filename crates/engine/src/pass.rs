@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use kew_core::command::Withdraw;
+use kew_core::command::{Lease, Withdraw};
 use kew_core::{Command, Outcome, Queue, QueueId, RuleError, ShardId, Timestamp};
 use kew_store::{StoreError, Submission};
 use smallvec::SmallVec;
@@ -93,6 +93,11 @@ impl Engine {
             (Effect::StartsMove, Some(Outcome::Move(task))) => self.learn_move(task),
             (Effect::Returns(queue), _) => freed.push(queue),
             (Effect::MakesRoom(queue), _) if pass.waiters.is_limited(queue) => freed.push(queue),
+            (Effect::Claims(queue), Some(Outcome::Leased(leased)))
+                if !leased.is_empty() && pass.waiters.any_crowded(queue) =>
+            {
+                freed.push(queue);
+            }
             (_, _) => {}
         }
         let mut ahead = effect.may_set_instants();
@@ -251,21 +256,31 @@ impl Engine {
         queue: QueueId,
         freed: &mut Freed,
     ) {
-        while let Some((ticket, waiter)) = pass.waiters.first(queue) {
+        // Those behind whom the line goes on: there is no room for what they would get.
+        let (mut passed, mut is_first_too_large) = (None, false);
+        while let Some((ticket, waiter)) = pass.waiters.first_behind(queue, passed) {
             if waiter.answer.is_closed() || waiter.deadline < as_of {
                 self.end_first(pass, queue, ticket);
                 continue;
             }
-            if room::is_full(waiter.room.as_ref()) {
-                self.hand_over(pass, now, (queue, ticket), Submission::settled(Err(room::FULL)), false);
+            let Some(lease) = self.lease_with_room(waiter, is_first_too_large) else {
+                passed = self.pass_over(pass, queue, ticket);
                 continue;
-            }
-            let lease = Command::Lease(waiter.lease.clone());
-            let submission = self.raw_step(pass, now, &lease);
-            let others = submission.freed.iter().copied().filter(|other| *other != queue);
-            freed.extend(others.take(LINES_PER_STEP.saturating_sub(freed.len())));
-            match answers::look(submission) {
-                Found::Leases(submission) => self.hand_over(pass, now, (queue, ticket), submission, false),
+            };
+            match self.claim_in_line(pass, now, lease, freed) {
+                Found::Refused(StoreError::Rule(RuleError::FirstTooLarge)) => {
+                    (passed, is_first_too_large) = (self.pass_over(pass, queue, ticket), true);
+                    if pass.waiters.first_is_too_large(queue) {
+                        break;
+                    }
+                }
+                Found::Leases(submission) => {
+                    self.hand_over(pass, now, (queue, ticket), submission, false);
+                    if std::mem::take(&mut is_first_too_large) {
+                        // It is gone: there may be something small for those who were passed.
+                        passed = None;
+                    }
+                }
                 Found::Nothing => return pass.waiters.set_limited(queue, false),
                 Found::Refused(StoreError::Rule(RuleError::TooManyInFlight)) => {
                     return pass.waiters.set_limited(queue, true);
@@ -279,7 +294,39 @@ impl Engine {
                 }
             }
         }
-        pass.waiters.set_limited(queue, false);
+        if passed.is_none() || is_first_too_large {
+            pass.waiters.set_limited(queue, false);
+        }
+    }
+
+    /// What is leased for a receive in line; `None` where there is no room for it.
+    fn lease_with_room(&self, waiter: &Waiter, is_first_too_large: bool) -> Option<Lease> {
+        let room = waiter.room.as_ref();
+        if is_first_too_large && room::is_full(room) {
+            return None;
+        }
+        let mut lease = waiter.lease.clone();
+        room::portion(room, &mut lease, |queue| self.store.keeps(queue)).ok().map(|()| lease)
+    }
+
+    fn claim_in_line(&self, pass: &mut Pass, now: Timestamp, lease: Lease, freed: &mut Freed) -> Found {
+        let queue = lease.queue;
+        let submission = self.raw_step(pass, now, &Command::Lease(lease));
+        let others = submission.freed.iter().copied().filter(|other| *other != queue);
+        freed.extend(others.take(LINES_PER_STEP.saturating_sub(freed.len())));
+        answers::look(submission)
+    }
+
+    /// The line goes on behind this receive. It learns, once, that there is no room for what there is, and takes its
+    /// place again.
+    fn pass_over(&self, pass: &mut Pass, queue: QueueId, ticket: Ticket) -> Option<Ticket> {
+        if let Some(waiter) = pass.waiters.take_unless_crowded(queue, ticket) {
+            pass.agenda.cancel(waiter.deadline, ticket);
+            let call = Call::Crowded { seen: pass.waiters.news(queue), busy: self.work.begin() };
+            // One that went away needs no room.
+            let _gone = waiter.answer.send(call);
+        }
+        Some(ticket)
     }
 
     fn end_first(&self, pass: &mut Pass, queue: QueueId, ticket: Ticket) {
@@ -311,7 +358,7 @@ impl Engine {
                     drop(self.raw_step(pass, now, &Command::Withdraw(Withdraw { queue, tokens })));
                 }
             }
-            Err(Call::Ended(_)) => {}
+            Err(Call::Crowded { .. } | Call::Ended(_)) => {}
         }
     }
 }
@@ -329,7 +376,9 @@ enum Effect {
     Returns(QueueId),
     /// Fewer messages may be in flight.
     MakesRoom(QueueId),
-    /// Messages come, are claimed or move.
+    /// Messages are claimed: what was too large for the room there is may be gone.
+    Claims(QueueId),
+    /// Messages come or move.
     Stirs,
     /// Somebody looks.
     None,
@@ -347,10 +396,10 @@ impl Effect {
             Command::Extend(extend) => Self::MakesRoom(extend.queue),
             Command::Release(release) => Self::MakesRoom(release.queue),
             Command::Purge(purge) => Self::MakesRoom(purge.queue),
+            Command::Lease(lease) => Self::Claims(lease.queue),
             Command::Send(_)
             | Command::Bring(_)
             | Command::TakeBack(_)
-            | Command::Lease(_)
             | Command::ReleaseOwners(_)
             | Command::ContinueMove(_)
             | Command::MoveChosen(_)
@@ -388,7 +437,8 @@ impl Effect {
     fn may_set_instants(self) -> bool {
         match self {
             // What a deleted queue held is given back by and by.
-            Self::Settings | Self::Deletes(_) | Self::Returns(_) | Self::MakesRoom(_) | Self::Stirs => true,
+            Self::Settings | Self::Deletes(_) | Self::Returns(_) | Self::MakesRoom(_) => true,
+            Self::Claims(_) | Self::Stirs => true,
             Self::StartsMove | Self::None => false,
         }
     }

@@ -5,7 +5,8 @@
 
 use std::sync::Arc;
 
-use kew_core::{Outcome, Room};
+use kew_core::command::{FirstMessage, Lease};
+use kew_core::{Outcome, QueueId, Room, SMALL_BYTES};
 use kew_store::{StoreError, Submission};
 
 /// What a lease is refused with when its asker has no room.
@@ -38,6 +39,25 @@ impl Drop for Held {
             room.give_back(self.bytes);
         }
     }
+}
+
+/// Whether a lease may be taken in this room; it is changed so that it takes what is small where there is no room for
+/// more.
+///
+/// A lease that is carried to another node is whole or not at all, and so is one that may repeat an attempt: it takes
+/// what that took.
+pub(crate) fn portion(
+    room: Option<&Arc<dyn Room>>,
+    lease: &mut Lease,
+    is_kept_here: impl FnOnce(QueueId) -> bool,
+) -> Result<(), StoreError> {
+    let Some(room) = room.filter(|room| room.is_full()) else { return Ok(()) };
+    if room.is_full_for_small() || lease.attempt.is_some() || !is_kept_here(lease.queue) {
+        return Err(FULL);
+    }
+    lease.body_bytes_max = lease.body_bytes_max.min(SMALL_BYTES);
+    lease.first = FirstMessage::FitsOrStays;
+    Ok(())
 }
 
 /// Whether there is a room, and it is full.

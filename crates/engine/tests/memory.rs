@@ -2,6 +2,8 @@
 
 #[path = "engine/bench.rs"]
 mod bench;
+#[path = "engine/crowded.rs"]
+mod crowded;
 #[path = "engine/moves.rs"]
 mod moves;
 #[path = "engine/queues.rs"]

@@ -8,7 +8,7 @@ use std::future::{Future, pending};
 use std::sync::Arc;
 use std::time::Duration;
 
-use kew_core::command::{Lease, OverLimit};
+use kew_core::command::{FirstMessage, Lease, OverLimit};
 use kew_core::event::Tag;
 use kew_core::outcome::Leased;
 use kew_core::{LeaseTerms, Queue, QueueId, Return, Timestamp};
@@ -219,6 +219,7 @@ impl Lane {
         let lease = Lease {
             max: known.consumer.batch_size,
             body_bytes_max: BATCH_BYTES_MAX,
+            first: FirstMessage::AlwaysFits,
             terms: LeaseTerms {
                 length: None,
                 cap: None,

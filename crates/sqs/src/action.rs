@@ -21,12 +21,11 @@ macro_rules! actions {
                 }
             }
 
-            /// Whether its reply is as long as what is stored, and not only says what was done.
-            pub(crate) fn shows_what_is_stored(self) -> bool {
+            /// Whether its reply shows what is stored of queues, messages aside: it is small.
+            pub(crate) fn shows_settings(self) -> bool {
                 matches!(
                     self,
-                    Self::ReceiveMessage
-                        | Self::ListQueues
+                    Self::ListQueues
                         | Self::GetQueueAttributes
                         | Self::ListQueueTags
                         | Self::ListDeadLetterSourceQueues

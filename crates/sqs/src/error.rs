@@ -394,6 +394,7 @@ impl From<RuleError> for WireError {
                 invalid("Total VisibilityTimeout for the message is beyond the limit [43200 seconds]")
             }
             RuleError::TooManyInFlight => Code::OverLimit.into(),
+            RuleError::FirstTooLarge => Code::ServiceUnavailable.into(),
             RuleError::GroupMissing => Self::missing("MessageGroupId"),
             RuleError::DeduplicationMissing => invalid(
                 "The queue should either have ContentBasedDeduplication enabled or MessageDeduplicationId provided explicitly",

@@ -234,9 +234,8 @@ impl Context<'_> {
 
     /// The table of operations.
     async fn perform(&self) -> Result<Reply, WireError> {
-        // Before anything is leased: nothing is, for a reply that cannot be kept.
-        if self.call.action.shows_what_is_stored() {
-            self.request.room.free().await?;
+        if self.call.action.shows_settings() {
+            self.request.room.free_for_small().await?;
         }
         match self.call.action {
             Action::SendMessage => ops::send_message(self).await,

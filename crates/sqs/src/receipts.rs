@@ -60,6 +60,7 @@ fn refusal(handle: &str, error: RuleError) -> WireError {
         | RuleError::NotDelayed
         | RuleError::LeaseTooLong { .. }
         | RuleError::TooManyInFlight
+        | RuleError::FirstTooLarge
         | RuleError::GroupMissing
         | RuleError::DeduplicationMissing
         | RuleError::DeduplicationNotAllowed

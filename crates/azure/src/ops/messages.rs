@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use kew_core::command::{FirstReceipts, Lease, OverLimit, Peek, Purge, Send, View};
+use kew_core::command::{FirstMessage, FirstReceipts, Lease, OverLimit, Peek, Purge, Send, View};
 use kew_core::{Content, Expiry, LeaseTerms, Message, NewMessage, Return, Timestamp};
 use kew_http::xml::{self, Writer};
 use kew_http::{HeaderName, HeaderValue, Reply, StatusCode};
@@ -88,6 +88,7 @@ pub(crate) async fn get(cx: &Context<'_>) -> Result<Reply, WireError> {
         queue: queue.id,
         max,
         body_bytes_max: limits::REPLY_BODY_BYTES,
+        first: FirstMessage::AlwaysFits,
         terms: LeaseTerms {
             length: Some(hidden),
             // Each update counts its week from its own instant.
@@ -103,7 +104,9 @@ pub(crate) async fn get(cx: &Context<'_>) -> Result<Reply, WireError> {
         by: cx.request.consumer(),
     };
     let wait = limits::wait(cx.request);
-    let leased = cx.engine.lease_within(lease, wait, cx.request.room.for_leases()).await?;
+    let room = &cx.request.room;
+    let freed = async { Ok::<_, WireError>(room.free().await?) };
+    let leased = cx.engine.lease_when_free(lease, wait, room.for_leases(), freed).await?;
     let waited = !wait.is_zero() && leased.is_empty() && cx.engine.now() >= cx.now().plus(wait);
     let mut out = encode::document();
     list(&mut out, leased.iter(), |out, leased| {

@@ -19,12 +19,15 @@ pub(crate) async fn perform(cx: &Context<'_>) -> Result<Reply, WireError> {
     if cx.request.body.len() > limits::BODY_BYTES {
         return Err(WireError::new(Code::RequestBodyTooLarge).with("MaxLimit", limits::BODY_BYTES));
     }
-    // Before anything is leased: nothing is, for a reply that cannot be kept.
-    if cx.operation.shows_what_is_stored() {
-        cx.request.room.free().await?;
+    if cx.operation.shows_settings() {
+        cx.request.room.free_for_small().await?;
     }
     match cx.operation {
-        Operation::ListQueues => list::list_queues(cx),
+        Operation::ListQueues => {
+            // With everybody's metadata it is large.
+            cx.request.room.free().await?;
+            list::list_queues(cx)
+        }
         Operation::GetServiceProperties => service::properties(cx).await,
         Operation::SetServiceProperties => service::set_properties(cx).await,
         Operation::GetServiceStats => service::stats(cx),

@@ -39,9 +39,10 @@ pub(crate) fn perform_again<'a>(
 
 /// The table of operations.
 pub(crate) async fn perform(cx: &Context<'_>) -> Result<Reply, WireError> {
-    // Before anything is leased: nothing is, for a reply that cannot be kept.
-    let takes_messages = matches!(cx.route.operation, Operation::Pull | Operation::Peek);
-    if takes_messages || cx.request.method == Method::GET {
+    // A peek and a pull ask for room themselves.
+    if cx.route.operation.shows_little() {
+        cx.request.room.free_for_small().await?;
+    } else if cx.request.method == Method::GET {
         cx.request.room.free().await?;
     }
     match cx.route.operation {

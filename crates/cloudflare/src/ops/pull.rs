@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kew_core::command::{Lease, OverLimit};
+use kew_core::command::{FirstMessage, Lease, OverLimit};
 use kew_core::{LeaseTerms, Return};
 use kew_http::Reply;
 use kew_push::Delivery;
@@ -24,6 +24,7 @@ pub(crate) async fn pull(cx: &Context<'_>) -> Result<Reply, WireError> {
         queue: queue.id,
         max: body.batch_size.unwrap_or(consumer.batch_size),
         body_bytes_max: limits::REPLY_BODY_BYTES,
+        first: FirstMessage::AlwaysFits,
         terms: LeaseTerms {
             length: Some(body.visibility_timeout.unwrap_or(pull.visibility_timeout)),
             cap: Some(limits::LEASE_CAP),
@@ -38,7 +39,9 @@ pub(crate) async fn pull(cx: &Context<'_>) -> Result<Reply, WireError> {
         over_limit: OverLimit::FindNothing,
         by: cx.request.consumer(),
     };
-    let leased = cx.engine.lease_within(lease, Duration::ZERO, cx.request.room.for_leases()).await?;
+    let room = &cx.request.room;
+    let freed = async { Ok::<_, WireError>(room.free().await?) };
+    let leased = cx.engine.lease_when_free(lease, Duration::ZERO, room.for_leases(), freed).await?;
     let metrics = Metrics::of(&cx.engine.counts_so_far(queue.id).await.unwrap_or_default());
     let mut body = encode::opened();
     let backlog = metrics.backlog_count;

@@ -170,8 +170,11 @@ pub(super) async fn receive(cx: &Context<'_>) -> Result<Reply, ApiError> {
     };
     let wait = Duration::from_secs(cx.body.whole("wait_seconds").unwrap_or_default());
     let engine = Arc::clone(&running.engine);
-    let room = cx.request.room.for_leases();
-    let leasing = wait_at_home(&running, async move { engine.lease_within(lease, wait, room).await });
+    let room = cx.request.room.clone();
+    let leasing = wait_at_home(&running, async move {
+        let freed = async { Ok::<_, ApiError>(room.free().await?) };
+        engine.lease_when_free(lease, wait, room.for_leases(), freed).await
+    });
     let client = cx.client.lock().take();
     let leased = match client {
         Some(mut client) => tokio::select! {

@@ -207,11 +207,13 @@ impl Console {
 
 impl Context<'_> {
     async fn perform(&self, op: Op) -> Result<Reply, ApiError> {
-        // Before anything is done: nothing is, for a reply that cannot be kept.
-        if !matches!(op, Op::BeginSession | Op::ShowSession | Op::EndSession) {
-            self.request.room.free().await?;
-        }
         let is_large = matches!(op, Op::ListMessages | Op::ShowQueueMessage | Op::ShowMessage);
+        // Before anything is done: nothing is, for a reply that cannot be kept.
+        if is_large {
+            self.request.room.free().await?;
+        } else if !matches!(op, Op::BeginSession | Op::ShowSession | Op::EndSession) {
+            self.request.room.free_for_small().await?;
+        }
         let _turn = if is_large { Some(self.console.work.large.next().await?) } else { None };
         self.run(op).await
     }

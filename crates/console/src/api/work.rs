@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use kew_engine::EngineError;
 use kew_http::{Reply, StatusCode};
 use serde_json::Value;
 use tokio::runtime::Handle;
@@ -89,10 +88,13 @@ pub(super) async fn render(body: impl FnOnce() -> Value + Send + 'static) -> Res
 }
 
 /// Work that may wait long for messages happens on the engine's own loop, and ends with its request.
-pub(super) async fn wait_at_home<T: Send + 'static>(
+pub(super) async fn wait_at_home<T: Send + 'static, E: Send + 'static>(
     running: &Running,
-    work: impl Future<Output = Result<T, EngineError>> + Send + 'static,
-) -> Result<T, ApiError> {
+    work: impl Future<Output = Result<T, E>> + Send + 'static,
+) -> Result<T, ApiError>
+where
+    ApiError: From<E>,
+{
     let mut waiting = EndsWithAsker(running.home.spawn(work));
     match (&mut waiting.0).await {
         Ok(done) => done.map_err(ApiError::from),

@@ -4,7 +4,7 @@ use super::Model;
 use super::queue::{Attempt, Before, Join, Terms};
 use crate::command::{Lease, OverLimit, Withdraw};
 use crate::rules::visibility::LeaseEnd;
-use crate::rules::{attempts, batching, dead_letters, delivery, fairness, visibility};
+use crate::rules::{attempts, dead_letters, delivery, fairness, visibility};
 use crate::{EventKind, Outcome, RuleError, Sequence, State, Timestamp, outcome};
 
 /// A receive being filled.
@@ -15,6 +15,8 @@ struct Filling {
     limit: usize,
     body_bytes: u64,
     taken: Vec<outcome::Leased>,
+    /// A message did not fit.
+    is_full: bool,
 }
 
 /// What became of an offered message.
@@ -50,10 +52,13 @@ impl Model {
             };
         }
         let limit = lease.max.min(room) as usize;
-        let mut filling = Filling { index, now, limit, body_bytes: 0, taken: Vec::new() };
+        let mut filling = Filling { index, now, limit, body_bytes: 0, taken: Vec::new(), is_full: false };
         match queue.is_fifo() {
             true => self.fill_from_groups(&mut filling, &lease),
             false => self.fill_by_rank(&mut filling, &lease),
+        }
+        if filling.is_full && filling.taken.is_empty() {
+            return Err(RuleError::FirstTooLarge);
         }
         if let Some(id) = lease.attempt.filter(|_| self.queues[index].is_fifo() && !filling.taken.is_empty())
         {
@@ -140,7 +145,8 @@ impl Model {
             return Offer::Departed;
         }
         let body_bytes = self.queues[index].held(sequence).body_bytes();
-        if !batching::fits(filling.taken.len(), filling.body_bytes, body_bytes, lease.body_bytes_max) {
+        if !lease.fits(filling.taken.len(), filling.body_bytes, body_bytes) {
+            filling.is_full = true;
             return Offer::Full;
         }
         filling.body_bytes += body_bytes;

@@ -3,6 +3,7 @@
 mod bench;
 mod browse;
 mod chosen;
+mod crowded;
 mod leaps;
 mod moves;
 mod operator;

@@ -3,8 +3,12 @@
 //! A reply is counted from when it is made until the socket has its last byte. A request that is about to make a large
 //! one asks for room first and waits for it, in the order of asking, so that nothing is leased for a reply that cannot
 //! be kept. While there is none, clients that take nothing are given up much sooner (`watch`).
+//!
+//! A small reply has room of its own beyond that, so that it does not wait behind large ones that are not read.
 
 use std::fmt;
+use std::future::Future;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -17,6 +21,8 @@ use crate::refusal::Refusal;
 const ROOM_WITHIN: Duration = Duration::from_secs(15);
 /// One connection may have this part of everything.
 const PART_OF_ONE: usize = 8;
+/// Small replies have this part of everything beyond it: with 128 MiB, more than a usual reply may stick out.
+const PART_FOR_SMALL: usize = 4;
 
 /// The replies of all listeners that share it.
 #[derive(Clone, Debug)]
@@ -29,6 +35,15 @@ struct All {
     refused: AtomicU64,
     /// Those who wait, in order.
     freed: Notify,
+    /// Those who wait with a small reply.
+    freed_for_small: Notify,
+}
+
+/// Which room is asked for.
+#[derive(Clone, Copy)]
+enum Size {
+    Any,
+    Small,
 }
 
 /// One connection's replies. The default is one without a bound.
@@ -43,10 +58,11 @@ struct Own {
 }
 
 impl Replies {
-    /// Maximum bytes of replies that are kept, and one more reply.
+    /// Maximum bytes of replies that are kept, and one more reply; a quarter more for small ones.
     pub fn new(bytes_max: usize) -> Self {
         let (held, refused) = (AtomicUsize::new(0), AtomicU64::new(0));
-        Self(Arc::new(All { bytes_max, held, refused, freed: Notify::new() }))
+        let (freed, freed_for_small) = (Notify::new(), Notify::new());
+        Self(Arc::new(All { bytes_max, held, refused, freed, freed_for_small }))
     }
 
     /// Bytes of replies that clients have not taken yet.
@@ -68,13 +84,31 @@ impl Replies {
     pub(crate) fn is_full(&self) -> bool {
         self.held() >= self.0.bytes_max
     }
+
+    fn is_full_for_small(&self) -> bool {
+        self.held() >= self.bytes_max_with_small()
+    }
+
+    fn bytes_max_with_small(&self) -> usize {
+        self.0.bytes_max + self.0.bytes_max / PART_FOR_SMALL
+    }
 }
 
 impl Room {
     /// Waits until there is room for one more reply.
     pub async fn free(&self) -> Result<(), Refusal> {
         match &self.0 {
-            Some(own) if kew_core::Room::is_full(&**own) => Box::pin(own.free_in_time()).await,
+            Some(own) if kew_core::Room::is_full(&**own) => Box::pin(own.free_in_time(Size::Any)).await,
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Waits until there is room for a reply that is small.
+    pub async fn free_for_small(&self) -> Result<(), Refusal> {
+        match &self.0 {
+            Some(own) if kew_core::Room::is_full_for_small(&**own) => {
+                Box::pin(own.free_in_time(Size::Small)).await
+            }
             Some(_) | None => Ok(()),
         }
     }
@@ -112,27 +146,62 @@ impl Own {
         self.held.load(Ordering::Relaxed) >= self.all.0.bytes_max / PART_OF_ONE
     }
 
-    async fn free_in_time(&self) -> Result<(), Refusal> {
-        let freed = tokio::time::timeout(ROOM_WITHIN, self.until_free()).await;
+    async fn free_in_time(&self, size: Size) -> Result<(), Refusal> {
+        let freed = tokio::time::timeout(ROOM_WITHIN, self.until_free(size)).await;
         freed.map_err(|_| {
             self.all.0.refused.fetch_add(1, Ordering::Relaxed);
             Refusal::RepliesTooLarge
         })
     }
 
-    async fn until_free(&self) {
+    async fn until_free(&self, size: Size) {
+        let line = match size {
+            Size::Any => &self.all.0.freed,
+            Size::Small => &self.all.0.freed_for_small,
+        };
+        let mut turn = None;
         loop {
-            while self.is_full_itself() {
-                self.freed.notified().await;
+            loop {
+                let mut freed = pin!(self.freed.notified());
+                // Before the look: another thread may give bytes back meanwhile.
+                freed.as_mut().enable();
+                if !self.is_full_itself() {
+                    break;
+                }
+                turn = None;
+                freed.await;
             }
-            if !self.all.is_full() {
+            let is_full = match size {
+                Size::Any => self.all.is_full(),
+                Size::Small => self.all.is_full_for_small(),
+            };
+            if !is_full {
                 // There may be room for the next in line too. Who is woken and finds none waits at the end again.
-                return self.all.0.freed.notify_one();
+                drop(turn.unwrap_or_else(|| Turn { line, is_used: false }));
+                return;
             }
-            self.all.0.freed.notified().await;
-            if self.is_full_itself() {
-                self.all.0.freed.notify_one();
+            if let Some(turn) = &mut turn {
+                turn.is_used = true;
             }
+            line.notified().await;
+            turn = Some(Turn { line, is_used: false });
+            // Where clients go away by the hundred, each reply that is made for one lets the next begin at once. What
+            // others have sent meanwhile is taken up first: the event loop looks at sockets when all have yielded.
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+/// The turn of one who waits in a line. Dropped before it found the room full, it goes to the next.
+struct Turn<'a> {
+    line: &'a Notify,
+    is_used: bool,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        if !self.is_used {
+            self.line.notify_one();
         }
     }
 }
@@ -140,6 +209,16 @@ impl Own {
 impl kew_core::Room for Own {
     fn is_full(&self) -> bool {
         self.is_full_itself() || self.all.is_full()
+    }
+
+    fn is_full_for_small(&self) -> bool {
+        self.is_full_itself() || self.all.is_full_for_small()
+    }
+
+    fn freed(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        // Where there is none for small replies either, that comes first.
+        let size = if kew_core::Room::is_full_for_small(self) { Size::Small } else { Size::Any };
+        Box::pin(self.until_free(size))
     }
 
     fn take(&self, bytes: usize) {
@@ -152,8 +231,12 @@ impl kew_core::Room for Own {
         if self.held.fetch_sub(bytes, Ordering::Relaxed) >= own_max {
             self.freed.notify_waiters();
         }
-        if self.all.0.held.fetch_sub(bytes, Ordering::Relaxed) >= all_max {
+        let held = self.all.0.held.fetch_sub(bytes, Ordering::Relaxed);
+        if held >= all_max {
             self.all.0.freed.notify_one();
+        }
+        if held >= self.all.bytes_max_with_small() {
+            self.all.0.freed_for_small.notify_one();
         }
     }
 }
@@ -176,18 +259,24 @@ impl Drop for KeptBytes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::future::Future;
-    use std::pin::pin;
     use std::task::{Context, Waker};
 
     fn is_free(room: &Room) -> bool {
+        is_ready(room.free())
+    }
+
+    fn is_free_for_small(room: &Room) -> bool {
+        is_ready(room.free_for_small())
+    }
+
+    fn is_ready(free: impl Future<Output = Result<(), Refusal>>) -> bool {
         let mut cx = Context::from_waker(Waker::noop());
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .build()
             .expect("a runtime of one thread is built");
         let _entered = runtime.enter();
-        pin!(room.free()).poll(&mut cx).is_ready()
+        pin!(free).poll(&mut cx).is_ready()
     }
 
     #[test]
@@ -204,6 +293,23 @@ mod tests {
         drop((first, second));
         assert!(is_free(&one) && !is_free(&other));
         drop(third);
+        assert_eq!(replies.held(), 0);
+        assert!(is_free(&Room::default()));
+    }
+
+    #[test]
+    fn small_replies_have_a_quarter_more_but_not_for_a_connection_that_is_full_itself() {
+        let replies = Replies::new(80);
+        let connections: Vec<_> = (0..8).map(|_| replies.of_connection()).collect();
+        let kept: Vec<_> = connections.iter().map(|each| each.take(10)).collect();
+        let fresh = replies.of_connection();
+        assert!(!is_free(&fresh) && is_free_for_small(&fresh));
+        assert!(!is_free_for_small(&connections[0]), "it has taken none of its ten bytes");
+        let small: Vec<_> = (0..3).map(|_| replies.of_connection().take(6)).collect();
+        assert!(is_free_for_small(&fresh), "there are two bytes left");
+        let last = fresh.take(2);
+        assert!(!is_free_for_small(&replies.of_connection()));
+        drop((kept, small, last));
         assert_eq!(replies.held(), 0);
         assert!(is_free(&Room::default()));
     }
@@ -226,6 +332,22 @@ mod tests {
         let _taken = full.take(100);
         assert_eq!(waiting.free().await, Err(Refusal::RepliesTooLarge));
         assert_eq!(replies.refused(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_small_reply_waits_for_small_room_alone() {
+        let replies = Replies::new(80);
+        let (full, more, waiting) =
+            (replies.of_connection(), replies.of_connection(), replies.of_connection());
+        let (_large, small) = (full.take(90), more.take(10));
+        let waits = tokio::spawn(async move { tokio::join!(waiting.free_for_small(), waiting.free()) });
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert!(!waits.is_finished());
+        drop(small);
+        let begun = tokio::time::Instant::now();
+        let waited = waits.await.expect("a waiting task does not panic");
+        assert_eq!(waited, (Ok(()), Err(Refusal::RepliesTooLarge)));
+        assert_eq!(begun.elapsed(), ROOM_WITHIN - Duration::from_secs(1), "the large one waited in vain");
     }
 
     #[tokio::test(start_paused = true)]

@@ -20,6 +20,11 @@ const GIVEN_UP_MAX: u32 = 1_000;
 /// While there is no room for replies, clients that take nothing of theirs are kept for so long and no longer.
 const STALL_WITHOUT_ROOM: Duration = Duration::from_secs(5);
 
+/// Bytes of a piece that is large to the allocator.
+const LARGE_PIECE: usize = 1 << 20;
+/// Looks, a second apart or less, after replies were dropped.
+const LOOKS_AFTER: u32 = 20;
+
 /// Watches over connections.
 #[derive(Clone)]
 pub(crate) struct Watch {
@@ -76,8 +81,10 @@ impl Watch {
     pub(crate) async fn keep(self) {
         let mut ticks = tokio::time::interval(self.limits.look_every());
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut left = LeftMemory::default();
         loop {
             ticks.tick().await;
+            left.look(self.replies.held());
             let mut first = 0;
             while self.look(first, Instant::now()) {
                 first += AT_ONCE;
@@ -105,6 +112,27 @@ impl Watch {
             pulse.find(overdue);
         }
         is_more
+    }
+}
+
+/// Memory that replies have left. The allocator gives it back to the system when it is asked for a large piece, a
+/// second later at the earliest: of 155 MB that were freed all stayed without, and 17 MB after one.
+#[derive(Default)]
+struct LeftMemory {
+    held: usize,
+    looks: u32,
+}
+
+impl LeftMemory {
+    /// Takes up how much replies hold, and asks for a piece in the looks after that has become much less.
+    fn look(&mut self, held: usize) {
+        if std::mem::replace(&mut self.held, held) >= held + LARGE_PIECE {
+            self.looks = LOOKS_AFTER;
+        }
+        if self.looks > 0 {
+            self.looks -= 1;
+            drop(std::hint::black_box(Vec::<u8>::with_capacity(LARGE_PIECE)));
+        }
     }
 }
 

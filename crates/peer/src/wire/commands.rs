@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use kew_core::command::{
     Ack, Bring, Browse, Carry, ContinueMove, CreateQueue, DeleteQueue, Documents, Extend, Extension,
-    FirstReceipts, FirstSend, Groups, History, Identify, Lease, ListMoves, MoveChosen, Note, OverLimit, Peek,
-    Promote, Purge, PutDocuments, Release, ReleaseOwners, Send, Settle, StartMove, StateKind, TakeBack,
-    Trace, Traced, UpdateQueue, View, Withdraw,
+    FirstMessage, FirstReceipts, FirstSend, Groups, History, Identify, Lease, ListMoves, MoveChosen, Note,
+    OverLimit, Peek, Promote, Purge, PutDocuments, Release, ReleaseOwners, Send, Settle, StartMove,
+    StateKind, TakeBack, Trace, Traced, UpdateQueue, View, Withdraw,
 };
 use kew_core::event::{Failure, Words};
 use kew_core::{Command, LeaseToken, QueueId, Sequence};
@@ -65,7 +65,8 @@ records! {
     DeleteQueue { queue, if_version }
     Send { queue, messages, receipts }
     Lease {
-        queue, max, body_bytes_max, terms, received_at, attempt, owner, in_flight_max, over_limit, by,
+        queue, max, body_bytes_max, terms, received_at, attempt, owner, in_flight_max, over_limit, by;
+        first = FirstMessage::AlwaysFits
     }
     Withdraw { queue, tokens }
     Ack { queue, receipt, tokens }

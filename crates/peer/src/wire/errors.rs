@@ -27,6 +27,7 @@ choices! {
         17 => TaskNotFound,
         18 => TaskRunning,
         19 => TooManyTasks,
+        20 => FirstTooLarge,
     }
     StoreError {
         0 => Rule(rule),

@@ -11,14 +11,15 @@ pub(super) fn field<T: Wire>(from: &mut In<'_>, place: &'static str) -> Result<T
     T::get(from).map_err(|error| error.at(place))
 }
 
-/// The forms of structs: their fields, one after the other.
+/// The forms of structs: their fields, one after the other. What stands behind `;` is a field that is not sent, because
+/// the sender's node alone acts on it, and the value that the receiver has instead.
 macro_rules! records {
-    ($($name:ident { $($field:ident),+ $(,)? })+) => {
+    ($($name:ident { $($field:ident),+ $(,)? $(; $kept:ident = $value:expr)? })+) => {
         $(
             impl $crate::wire::Wire for $name {
                 #[inline]
                 fn put(&self, out: &mut $crate::wire::Out) {
-                    let Self { $($field),+ } = self;
+                    let Self { $($field),+ $(, $kept: _)? } = self;
                     $($crate::wire::Wire::put($field, out);)+
                 }
 
@@ -29,6 +30,7 @@ macro_rules! records {
                             from,
                             concat!(stringify!($name), ".", stringify!($field)),
                         )?,)+
+                        $($kept: $value,)?
                     })
                 }
             }
@@ -36,7 +38,7 @@ macro_rules! records {
             #[cfg(test)]
             impl $crate::wire::any::Any for $name {
                 fn any(chance: &mut $crate::wire::any::Chance) -> Self {
-                    Self { $($field: $crate::wire::any::Any::any(chance),)+ }
+                    Self { $($field: $crate::wire::any::Any::any(chance),)+ $($kept: $value,)? }
                 }
             }
         )+

@@ -13,7 +13,8 @@
 //! # Changing a form
 //!
 //! `tests/protocol-N.txt` holds the bytes of every kind of request and answer. A change of any of them raises
-//! [`PROTOCOL`] and gets a file of its own. Nodes of two adjacent versions run together, so the old form is kept for
+//! [`PROTOCOL`] and gets a file of its own. What no node sends is added to the newest file: `RuleError::FirstTooLarge`
+//! answers leases that are not carried. Nodes of two adjacent versions run together, so the old form is kept for
 //! one version: two nodes use the lower of their numbers. Nothing here reads an older form yet: the change that raises
 //! [`PROTOCOL`] first makes `decode` take the number agreed in the handshake, and lowers `oldest` in
 //! `crates/kew/src/fleet/mod.rs`. That number is `Link::version`. Frames are read in `request.rs` here and in

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use kew_core::command::{Lease, OverLimit};
+use kew_core::command::{FirstMessage, Lease, OverLimit};
 use kew_core::outcome::Leased;
 use kew_core::{LeaseTerms, Queue, Return};
 use kew_http::{Reply, hex, receipt};
@@ -53,7 +53,9 @@ pub(crate) async fn receive_message(cx: &Context<'_>) -> Result<Reply, WireError
         limits::check_id("ReceiveRequestAttemptId", &id)?;
         lease.attempt = Some(draft::text(cx, id));
     }
-    let leased = cx.engine.lease_within(lease, wait, cx.request.room.for_leases()).await?;
+    let room = &cx.request.room;
+    let freed = async { Ok::<_, WireError>(room.free().await?) };
+    let leased = cx.engine.lease_when_free(lease, wait, room.for_leases(), freed).await?;
     Ok(cx.result(&Received { leased, queue: &queue, wanted, filter }))
 }
 
@@ -67,6 +69,7 @@ fn lease(cx: &Context<'_>, queue: &Queue, max: u32, length: Option<Duration>) ->
         queue: queue.id,
         max,
         body_bytes_max: limits::RECEIVE_BODY_BYTES,
+        first: FirstMessage::AlwaysFits,
         terms: LeaseTerms {
             length,
             cap: Some(limits::VISIBILITY_TOTAL),

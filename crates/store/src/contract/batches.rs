@@ -1,7 +1,7 @@
 //! How much one reply holds, and many steps in one commit.
 
-use kew_core::command::{FirstReceipts, Lease, Send};
-use kew_core::{Command, Outcome};
+use kew_core::command::{FirstMessage, FirstReceipts, Lease, Send};
+use kew_core::{Command, Outcome, RuleError};
 
 use super::Factory;
 use super::model::subject::block_on;
@@ -22,6 +22,26 @@ pub fn first_message_always_fits(factory: &dyn Factory) {
     stage.send_text(queue, &["aaaa", "b"]);
     let nothing = Lease { body_bytes_max: 0, ..stage.asking(queue, 10, seconds(30)) };
     assert_eq!(bodies(&stage.lease_as(nothing)), ["aaaa"]);
+}
+
+pub fn first_message_stays_when_asked_to_fit(factory: &dyn Factory) {
+    let mut stage = Stage::new(factory);
+    let (standard, fifo) = (stage.standard(), stage.fifo());
+    let messages = [(standard, stage.message("aaaa")), (fifo, stage.grouped("g", "aaaa"))];
+    for (queue, message) in messages {
+        stage.send(queue, message);
+        let within = |stage: &Stage<'_>, body_bytes_max| Lease {
+            body_bytes_max,
+            first: FirstMessage::FitsOrStays,
+            ..stage.asking(queue, 10, seconds(30))
+        };
+        for body_bytes_max in [0, 3] {
+            let refused = stage.refused(Command::Lease(within(&stage, body_bytes_max)));
+            assert_eq!(refused, RuleError::FirstTooLarge, "{body_bytes_max} bytes");
+        }
+        assert_eq!(stage.lease_as(within(&stage, 4))[0].message.attempts, 1, "it was not leased before");
+        assert!(stage.lease_as(within(&stage, 0)).is_empty(), "an empty queue has no first message");
+    }
 }
 
 pub fn eight_mebibytes_of_bodies_fill_a_reply(factory: &dyn Factory) {

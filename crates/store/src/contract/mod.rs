@@ -408,6 +408,7 @@ macro_rules! contract_tests {
         $crate::contract_tests! { @topic $factory, batches:
             reply_holds_no_more_bytes_than_asked_for,
             first_message_always_fits,
+            first_message_stays_when_asked_to_fit,
             eight_mebibytes_of_bodies_fill_a_reply,
             steps_of_one_commit_see_each_other_in_order,
             refused_step_harms_no_other_of_its_commit,

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use kew_core::command::{CreateQueue, Lease};
+use kew_core::command::{CreateQueue, FirstMessage, Lease};
 use kew_core::rules::dedup;
 use kew_core::{
     Carries, Command, DeduplicationId, DeduplicationScope, Expiry, GroupId, LeaseToken, Message, Outcome,
@@ -52,6 +52,8 @@ pub enum Bug {
     DelayedCountedAsVisible,
     /// A batch takes no heed of bytes.
     BatchBytesIgnored,
+    /// A first message that should stay because of its size is leased.
+    FirstMessageAlwaysFits,
     /// An extension makes no new receipt.
     RenewalForgotten,
     /// Waiting receives do not learn that messages became available.
@@ -61,7 +63,7 @@ pub enum Bug {
 }
 
 /// All of them.
-pub const ALL: [Bug; 19] = [
+pub const ALL: [Bug; 20] = [
     Bug::OfferedOneTickLate,
     Bug::HiddenOneTickShort,
     Bug::LateReceiptCounts,
@@ -78,6 +80,7 @@ pub const ALL: [Bug; 19] = [
     Bug::DeadLetterKeepsItsPast,
     Bug::DelayedCountedAsVisible,
     Bug::BatchBytesIgnored,
+    Bug::FirstMessageAlwaysFits,
     Bug::RenewalForgotten,
     Bug::WakeForgotten,
     Bug::NextDueLate,
@@ -191,6 +194,7 @@ impl<'a> Mutant<'a> {
                 }
             }
             (Bug::BatchBytesIgnored, Command::Lease(lease)) => lease.body_bytes_max = u64::MAX,
+            (Bug::FirstMessageAlwaysFits, Command::Lease(lease)) => lease.first = FirstMessage::AlwaysFits,
             (Bug::RenewalForgotten, Command::Extend(extend)) => extend.renew = false,
             (_, Command::CreateQueue(CreateQueue { policy, .. })) => self.alter_policy(policy),
             (_, Command::UpdateQueue(update)) => {

@@ -66,7 +66,7 @@ async fn an_operation_waits_for_room_while_health_and_sessions_answer() {
 }
 
 #[tokio::test]
-async fn a_receive_that_waits_leases_nothing_when_its_turn_comes_without_room() {
+async fn a_receive_that_waits_leases_nothing_without_room_and_keeps_its_place() {
     let rig = rig::open().await;
     rig.done("POST", "/queues", r#"{"name":"orders"}"#).await;
     let (listener, replies) = listener(&rig.console);
@@ -74,9 +74,14 @@ async fn a_receive_that_waits_leases_nothing_when_its_turn_comes_without_room() 
     while rig.engine.stats().waiting_receives.value() == 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    let _untaken = fill(&listener, &replies).await;
+    let untaken = fill(&listener, &replies).await;
     rig.done("POST", "/queues/orders/messages", r#"{"body":"x"}"#).await;
-    let reply = read(receive).await;
-    assert!(reply.starts_with("HTTP/1.1 503") && reply.contains("overloaded"), "{reply}");
+    let mut receive = tokio::spawn(read(receive));
+    let early = tokio::time::timeout(Duration::from_millis(200), &mut receive).await;
+    assert!(early.is_err(), "it was answered without room: {early:?}");
     assert_eq!(rig.get("/queues/orders").await.body["visible"], 1);
+    read(untaken).await;
+    let reply = receive.await.expect("the client does not panic");
+    assert!(reply.starts_with("HTTP/1.1 200"), "{reply}");
+    assert_eq!(rig.get("/queues/orders").await.body["visible"], 0);
 }

@@ -145,6 +145,7 @@ const REACHED: &[&str] = &[
     "Extended hides=false renew=true",
     "Extended hides=true renew=false",
     "Extended hides=true renew=true",
+    "Lease FirstTooLarge",
     "Lease TooManyInFlight",
     "Leased attempts=1",
     "Leased attempts=2",

@@ -3,7 +3,7 @@
 use kew_core::command::{Lease, OverLimit};
 use kew_core::event::Tag;
 use kew_core::outcome;
-use kew_core::rules::{batching, delivery, fairness, visibility};
+use kew_core::rules::{delivery, fairness, visibility};
 use kew_core::{LeaseToken, Outcome, QueueId, Return, RuleError, Sequence, State, Text, Timestamp};
 use smallvec::SmallVec;
 use std::time::Duration;
@@ -38,6 +38,13 @@ struct Taking<'a> {
     leased: Vec<outcome::Leased>,
     /// The same messages with their nonces.
     taken: SmallVec<[(Sequence, u64); 2]>,
+}
+
+impl Taking<'_> {
+    /// What was taken before stays taken and is answered. Without any the lease is refused.
+    fn stopped_by(&self, error: impl Into<StoreError>) -> Result<Next, StoreError> {
+        if self.leased.is_empty() { Err(error.into()) } else { Ok(Next::Stop) }
+    }
 }
 
 /// Whether the taking goes on after one message was looked at.
@@ -137,16 +144,15 @@ impl<S: Shelf> Ledger<S> {
         };
         let departed = match departed {
             Ok(departed) => departed,
-            Err(_) if !taking.leased.is_empty() => return Ok(Next::Stop),
-            Err(error) => return Err(error),
+            Err(error) => return taking.stopped_by(error),
         };
         if departed {
             self.pace.left.departures = self.pace.left.departures.saturating_sub(1);
             return Ok(if self.pace.left.departures == 0 { Next::Stop } else { Next::GoOn });
         }
         let bytes = u64::from(item.body_bytes);
-        if !batching::fits(taking.leased.len(), taking.body_bytes, bytes, taking.command.body_bytes_max) {
-            return Ok(Next::Stop);
+        if !taking.command.fits(taking.leased.len(), taking.body_bytes, bytes) {
+            return taking.stopped_by(RuleError::FirstTooLarge);
         }
         let stored = match self.shelf.fetch(item.sequence, item.place()) {
             Ok(stored) => stored,

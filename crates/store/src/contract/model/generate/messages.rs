@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kew_core::command::{FirstReceipts, Lease, OverLimit, Send};
+use kew_core::command::{FirstMessage, FirstReceipts, Lease, OverLimit, Send};
 use kew_core::event::Tag;
 use kew_core::rules::dedup::Identity;
 use kew_core::{Command, LeaseTerms, OwnerId, QueueId};
@@ -74,10 +74,14 @@ impl Generator {
         } else {
             *self.random.pick(&[1, 1, 2, 3, 10]).expect("a list with entries has a pick")
         };
+        let body_bytes_max = if self.random.chance(80) { 8 << 20 } else { self.random.below(40) };
+        let first =
+            if body_bytes_max % 3 == 0 { FirstMessage::FitsOrStays } else { FirstMessage::AlwaysFits };
         Some(Command::Lease(Lease {
             queue,
             max,
-            body_bytes_max: if self.random.chance(80) { 8 << 20 } else { self.random.below(40) },
+            body_bytes_max,
+            first,
             terms: LeaseTerms { length, cap, lapse_delay, returns: self.returns() },
             received_at: if self.random.chance(70) {
                 self.now
