@@ -21,6 +21,9 @@ pub trait Room: Send + Sync + Debug {
     /// may have changed.
     fn freed(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
 
+    /// Counts a request that was refused because there was no room to its end.
+    fn count_refused(&self);
+
     /// Counts bytes that are handed out. What does not fit any more is counted too: it is there.
     fn take(&self, bytes: usize);
 

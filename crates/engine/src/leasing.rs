@@ -95,14 +95,20 @@ impl Engine {
         let again = lease.clone();
         let deadline = (!wait.is_zero()).then(|| self.now().plus(wait));
         let is_over = || deadline.is_some_and(|deadline| self.now() >= deadline);
-        match self.lease_within(lease, wait, room.clone()).await {
+        let answer = match self.lease_within(lease, wait, room.clone()).await {
             Err(error) if error == room::FULL.into() && !is_over() => {
                 freed.await?;
                 let rest = deadline.map_or(Duration::ZERO, |deadline| deadline.since(self.now()));
-                Ok(Box::pin(self.lease_within(again, rest, room)).await?)
+                Box::pin(self.lease_within(again, rest, room.clone())).await
             }
-            answer => Ok(answer?),
+            answer => answer,
+        };
+        if let (Err(error), Some(room)) = (&answer, &room)
+            && *error == room::FULL.into()
+        {
+            room.count_refused();
         }
+        Ok(answer?)
     }
 
     /// The same for a receive that came from another node, which alone goes on elsewhere: `None` when the queue left

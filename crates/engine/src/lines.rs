@@ -32,7 +32,7 @@ pub(crate) enum Call {
     },
     /// There is no room for what there is. The receive goes back to its place, and waits for room as well.
     Crowded {
-        /// What the line had heard of by then.
+        /// The number of the line's news at that time.
         seen: u64,
         /// The receive is at work until it is back.
         busy: Busy,
@@ -149,15 +149,15 @@ impl Waiters {
         self.lines.get(&queue).is_some_and(|line| line.crowded > 0)
     }
 
-    /// Notes that the first message is too large for the room there is; whether all in line know of no room by now.
-    pub(crate) fn first_is_too_large(&mut self, queue: QueueId) -> bool {
+    /// Notes that the first message is too large for the room there is. True when all in line know of that by now.
+    pub(crate) fn note_first_too_large(&mut self, queue: QueueId) -> bool {
         self.lines.get_mut(&queue).is_none_or(|line| {
             line.too_large_at = Some(line.news);
             line.crowded == line.waiting.len()
         })
     }
 
-    /// Whether that was found, and nothing has come since.
+    /// Whether the first message was found too large, and the line was not served since.
     pub(crate) fn is_first_too_large(&self, queue: QueueId) -> bool {
         self.lines.get(&queue).is_some_and(|line| line.too_large_at == Some(line.news))
     }

@@ -270,7 +270,7 @@ impl Engine {
             match self.claim_in_line(pass, now, lease, freed) {
                 Found::Refused(StoreError::Rule(RuleError::FirstTooLarge)) => {
                     (passed, is_first_too_large) = (self.pass_over(pass, queue, ticket), true);
-                    if pass.waiters.first_is_too_large(queue) {
+                    if pass.waiters.note_first_too_large(queue) {
                         break;
                     }
                 }

@@ -38,9 +38,10 @@ pub(crate) struct Seat<'a> {
 
 /// What becomes of a seat next.
 pub(crate) enum Next {
-    /// A lease for it: the answer, what the line had heard of by then, and what counts until it is there.
+    /// A lease was taken for it: the store's answer, the number of the line's news at that time, and what counts as
+    /// work and as bytes until the answer is there.
     Claimed(Submission, u64, (Busy, Held)),
-    /// There is no room for what there is: what the line had heard of by then.
+    /// There is no room for what there is: the number of the line's news at that time.
     Crowded(u64, Busy),
     /// There may be room again.
     Freed,

@@ -20,6 +20,7 @@ struct HandRoom {
     is_full_for_small: AtomicBool,
     taken: AtomicUsize,
     taken_at_most: AtomicUsize,
+    refused: AtomicUsize,
     freed: Notify,
 }
 
@@ -50,6 +51,10 @@ impl Room for HandRoom {
                 self.freed.notified().await;
             }
         })
+    }
+
+    fn count_refused(&self) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
     }
 
     fn take(&self, bytes: usize) {
@@ -206,13 +211,15 @@ async fn a_long_poll_that_lacks_room_to_its_end_is_not_tried_again() {
     let queue = bench.queue("q").await;
     bench.send(queue, &large()).await;
     let (engine, lease, room) = (Arc::clone(&bench.engine), bench.lease_of(queue), HandRoom::full());
+    let in_room = Some(Arc::clone(&room) as Arc<dyn Room>);
     let waiting = tokio::spawn(async move {
         let never = std::future::pending::<Result<(), EngineError>>();
-        engine.lease_when_free(lease, seconds(20), Some(room as _), never).await
+        engine.lease_when_free(lease, seconds(20), in_room, never).await
     });
     rest().await;
     bench.advance(seconds(20)).await;
     assert!(lacks_room(&waiting.await.expect("the task ran to its end")));
+    assert_eq!(room.refused.load(Ordering::Relaxed), 1);
 }
 
 #[tokio::test]

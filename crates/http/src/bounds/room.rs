@@ -149,7 +149,7 @@ impl Own {
     async fn free_in_time(&self, size: Size) -> Result<(), Refusal> {
         let freed = tokio::time::timeout(ROOM_WITHIN, self.until_free(size)).await;
         freed.map_err(|_| {
-            self.all.0.refused.fetch_add(1, Ordering::Relaxed);
+            kew_core::Room::count_refused(self);
             Refusal::RepliesTooLarge
         })
     }
@@ -219,6 +219,10 @@ impl kew_core::Room for Own {
         // Where there is none for small replies either, that comes first.
         let size = if kew_core::Room::is_full_for_small(self) { Size::Small } else { Size::Any };
         Box::pin(self.until_free(size))
+    }
+
+    fn count_refused(&self) {
+        self.all.0.refused.fetch_add(1, Ordering::Relaxed);
     }
 
     fn take(&self, bytes: usize) {

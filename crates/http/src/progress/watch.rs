@@ -115,8 +115,8 @@ impl Watch {
     }
 }
 
-/// Memory that replies have left. The allocator gives it back to the system when it is asked for a large piece, a
-/// second later at the earliest: of 155 MB that were freed all stayed without, and 17 MB after one.
+/// Memory of replies that were dropped. mimalloc gives it back to the system when it is asked for a large piece, a
+/// second later at the earliest: of 155 MB that were freed all stayed resident without, and 17 MB after one piece.
 #[derive(Default)]
 struct LeftMemory {
     held: usize,
