@@ -29,8 +29,10 @@ fn of_git(is_exact: bool) -> Option<String> {
     Some(if is_changed { format!("{commit}+") } else { commit })
 }
 
+/// What git says. It may not refresh its index meanwhile: the next build would take that for a change, and link the
+/// release again.
 fn git(arguments: &[&str]) -> Option<String> {
-    let output =
-        Command::new("git").args(arguments).output().ok().filter(|output| output.status.success())?;
+    let output = Command::new("git").arg("--no-optional-locks").args(arguments).output().ok()?;
+    let output = Some(output).filter(|output| output.status.success())?;
     String::from_utf8(output.stdout).ok().map(|text| text.trim().to_owned())
 }
