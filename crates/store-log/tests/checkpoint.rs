@@ -35,10 +35,14 @@ fn writer(disk: &SimDisk, previous: Option<&Manifest>) -> CheckpointWriter {
 fn slices(disk: &SimDisk, manifest: &Manifest) -> BTreeMap<u64, (u64, Bytes)> {
     let mut slices = BTreeMap::new();
     manifest
-        .read_slices(disk, |key, reflects, bytes| {
-            slices.insert(key, (reflects.0, bytes));
-            Ok(())
-        })
+        .read_slices(
+            disk,
+            |_| true,
+            |key, reflects, bytes| {
+                slices.insert(key, (reflects.0, bytes));
+                Ok(())
+            },
+        )
         .unwrap();
     slices
 }
@@ -192,7 +196,7 @@ fn every_flipped_bit_and_every_shorter_file_is_refused_with_its_place() {
     let second = checkpoint(&disk, Some(&first), 2, &[3]).unwrap();
     let read = |disk: &SimDisk| {
         let manifest = Manifest::load(disk)?.expect("still there");
-        manifest.read_slices(disk, |_, _, _| Ok(()))
+        manifest.read_slices(disk, |_| true, |_, _, _| Ok(()))
     };
     read(&disk).unwrap();
     for name in second.files().into_iter().chain(["MANIFEST".to_owned()]) {

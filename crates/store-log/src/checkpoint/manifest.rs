@@ -111,13 +111,15 @@ impl Manifest {
         Ok(Some((slice.reflects, bytes)))
     }
 
-    /// Reads and verifies all slices, file by file in the order they lie there: key, reflects, bytes.
+    /// Reads and verifies the slices whose keys are wanted, file by file in the order they lie there: key, reflects,
+    /// bytes.
     pub fn read_slices(
         &self,
         disk: &dyn Disk,
+        is_wanted: impl Fn(u64) -> bool,
         mut visit: impl FnMut(u64, BatchNumber, Bytes) -> Result<(), LogError>,
     ) -> Result<(), LogError> {
-        let mut order: Vec<_> = self.slices().collect();
+        let mut order: Vec<_> = self.slices().filter(|(key, _)| is_wanted(*key)).collect();
         order.sort_unstable_by_key(|(_, slice)| (slice.generation, slice.offset));
         let mut open: Option<GenerationFile> = None;
         for (key, slice) in order {

@@ -4,15 +4,16 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use bytes::Bytes;
-use hashbrown::HashMap;
 use kew_core::{Entropy, QueueId, ShardCount, Timestamp, Work};
 use kew_store::ledger::{Ledger, Place, codec};
 use kew_store::token::TokenKey;
 
 use super::arrivals::Arrivals;
 use super::gate::LogGate;
+use super::ids_aside::IdsAside;
 use super::inner::{Inner, NextDue, Signal};
 use super::live::Live;
+use super::load::{self, Reaches};
 use super::options::{Drive, LogOptions};
 use super::owed::Owed;
 use super::reads::Reads;
@@ -23,7 +24,7 @@ use super::upkeep::put_away::{self, PutAway};
 use super::upkeep::reporting::Reporting;
 use super::upkeep::{Done, Upkeep};
 use super::writer::Writer;
-use crate::checkpoint::{Expected, Expecting, Identity, Manifest, Named, Sidecar, room};
+use crate::checkpoint::{Expected, Expecting, Identity, Manifest, Named, room};
 use crate::disk::{
     BACKUP_LIST, CHECKPOINTS_FOLDER, DEDUPLICATION_FOLDER, Disk, DiskLock, IDENTITY_FILE, IMPORT_FILE,
     SEGMENTS_FOLDER, lock_store, remove_if_there,
@@ -51,9 +52,6 @@ pub struct OpenReport {
     pub copy_on_write: bool,
 }
 
-/// How far each queue's slice of the checkpoint reaches: records below are in it.
-pub(crate) type Reaches = HashMap<QueueId, Address>;
-
 pub(crate) fn open(
     disk: Arc<dyn Disk>,
     options: LogOptions,
@@ -71,9 +69,10 @@ pub(crate) fn open(
         manifest.sweep(&*disk)?;
     }
     let (start, durable) = loaded.start();
-    let Loaded { segments, ledger, reaches, .. } = &mut loaded;
+    let Loaded { segments, ledger, reaches, ids, .. } = &mut loaded;
     let (journal, recovery) = Journal::open(segments, named.identity.checksums(), start, durable, |batch| {
-        replay(ledger, batch, reaches)
+        replay(ledger, batch, reaches)?;
+        ids.take_replayed(ledger)
     })?;
     // Only now, when nothing is refused any more.
     remove_if_there(&*disk, BACKUP_LIST).doing("removing", BACKUP_LIST)?;
@@ -116,9 +115,10 @@ pub(crate) fn look(
     let expecting = Expecting::new(disk.clone(), &named)?;
     let mut loaded = Loaded::read(&disk, &named, options, entropy)?;
     let (start, durable) = loaded.start();
-    let Loaded { segments, ledger, reaches, .. } = &mut loaded;
+    let Loaded { segments, ledger, reaches, ids, .. } = &mut loaded;
     let end = scan_journal(segments, named.identity.checksums(), start, durable, |batch| {
-        replay(ledger, batch, reaches)
+        replay(ledger, batch, reaches)?;
+        ids.take_replayed(ledger)
     })?;
     if let Some(last) = &end.last {
         last.set_used(end.end - last.base());
@@ -141,6 +141,7 @@ struct Loaded {
     segments: Segments,
     ledger: Ledger<LogShelf>,
     reaches: Reaches,
+    ids: IdsAside,
 }
 
 impl Loaded {
@@ -158,12 +159,13 @@ impl Loaded {
         let shelf = empty_shelf(&segments, identity.checksums(), &options);
         let mut ledger =
             Ledger::new(shelf, TokenKey(identity.mac_key), entropy, options.bounds).at(options.place);
-        let mut reaches = Reaches::new();
+        let (mut reaches, mut ids) = (Reaches::new(), IdsAside::default());
         if let Some(manifest) = &manifest {
             check_segments(manifest, &segments)?;
-            load_slices(&**disk, manifest, &mut ledger, &mut reaches)?;
+            load::checkpoint(&**disk, manifest, &mut ledger, &mut reaches, &mut ids)?;
         }
-        Ok(Self { manifest, segments, ledger, reaches })
+        ledger.set_ids_aside();
+        Ok(Self { manifest, segments, ledger, reaches, ids })
     }
 
     /// Where replay starts, and the newest batch that the checkpoint knows durable.
@@ -183,6 +185,7 @@ impl Loaded {
         self.segments.reconcile(known, identity.checksums(), rests)?;
         let bases: Vec<Address> = self.segments.list().iter().map(|segment| segment.base()).collect();
         shelf.live.keep_segments(&bases);
+        std::mem::take(&mut self.ids).finish(&mut self.ledger)?;
         self.ledger.end_replay();
         Ok(())
     }
@@ -317,40 +320,6 @@ pub(crate) fn empty_shelf(segments: &Segments, sums: Checksums, options: &LogOpt
         sums,
         stamp: codec::Stamp::default(),
     }
-}
-
-fn load_slices(
-    disk: &dyn Disk,
-    manifest: &Manifest,
-    ledger: &mut Ledger<LogShelf>,
-    reaches: &mut Reaches,
-) -> Result<(), LogError> {
-    for sidecar in &manifest.fields.sidecars {
-        load_sidecar(ledger, sidecar)?;
-    }
-    manifest.read_slices(disk, |key, _reflects, bytes| {
-        load_slice(ledger, reaches, key, &bytes).ok_or_else(|| {
-            LogError::damage(CHECKPOINTS_FOLDER, 0, format!("the slice of key {key:#x} is not one"))
-        })
-    })
-}
-
-pub(crate) fn load_sidecar(ledger: &mut Ledger<LogShelf>, sidecar: &Sidecar) -> Result<(), LogError> {
-    let (start, heads) = ledger.shelf.put_away.open(sidecar)?;
-    ledger.add_put_away(start, heads);
-    Ok(())
-}
-
-/// Reads a slice into the ledger; `None` when the bytes are not one.
-pub(crate) fn load_slice(
-    ledger: &mut Ledger<LogShelf>,
-    reaches: &mut Reaches,
-    key: u64,
-    bytes: &Bytes,
-) -> Option<()> {
-    let (reach, slice) = bytes.split_first_chunk::<8>()?;
-    reaches.insert(QueueId(key), Address(u64::from_le_bytes(*reach)));
-    ledger.load_slice(key, &bytes.slice_ref(slice))
 }
 
 pub(crate) fn replay(

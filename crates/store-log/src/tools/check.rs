@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use kew_core::Entropy;
-use kew_store::ledger::{Ledger, META_KEY, codec};
+use kew_store::ledger::{IdsRead, Ledger, META_KEY, codec};
 use kew_store::token::TokenKey;
 
 use super::backup_list::compare;
@@ -22,7 +22,7 @@ use crate::journal::{
     Address, BatchNumber, Checksums, Reader, ReplayStart, ScanEnd, Segment, SegmentKind, SegmentNumber,
     Segments, TailReport, parse_name, scan_frames, scan_journal, segment_name,
 };
-use crate::store::{LogOptions, LogShelf, Reaches, recover};
+use crate::store::{LogOptions, LogShelf, Reaches, heads_of, load, recover};
 
 /// What a check found.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -157,9 +157,14 @@ impl Checking {
         ledger: &mut Ledger<LogShelf>,
         reaches: &mut Reaches,
     ) -> Result<(), LogError> {
+        let mut ids = IdsRead::default();
+        ids.make_room(load::bytes_of_ids(manifest));
         for sidecar in &manifest.fields.sidecars {
-            let loaded = recover::load_sidecar(ledger, sidecar);
-            self.note(loaded)?;
+            let opened = ledger.shelf.put_away.open(sidecar);
+            let heads = opened.and_then(|(start, bytes)| Ok((start, heads_of(sidecar, &bytes)?)));
+            if let Some((start, heads)) = self.note(heads)? {
+                ids.add_put_away(start, heads);
+            }
         }
         if manifest.slice(META_KEY).is_none() {
             self.problem(MANIFEST_FILE, 0, "no slice of what belongs to no queue");
@@ -169,11 +174,16 @@ impl Checking {
                 .and_then(|file| read_slice(&file, key, &slice));
             let Some(bytes) = self.note(bytes)? else { continue };
             self.report.slices += 1;
-            if recover::load_slice(ledger, reaches, key, &bytes).is_none() {
+            let loaded = match IdsRead::has_key(key) {
+                true => load::ids_slice(&mut ids, &bytes),
+                false => load::slice(ledger, reaches, key, &bytes),
+            };
+            if loaded.is_none() {
                 let name = slice.generation.name();
                 self.problem(&name, slice.offset, &format!("the slice of key {key:#x} is not one"));
             }
         }
+        ledger.set_ids(ids);
         Ok(())
     }
 

@@ -8,10 +8,10 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::time::Duration;
 
-use hashbrown::HashMap;
 use kew_core::rules::dedup;
 use kew_core::{MessageId, Sequence, Timestamp};
 
+use super::parted::Parted;
 use super::varint::{self, Reader};
 
 pub(crate) const GENERATION: Duration = Duration::from_secs(10);
@@ -29,6 +29,9 @@ pub(crate) struct First {
 
 /// Bytes of an identity that is put away.
 pub const PUT_AWAY_BYTES: usize = 48;
+
+/// Bytes of an identity in a slice, about: its two names, an instant of six bytes and a sequence of four.
+const SLICE_BYTES: usize = 42;
 
 /// An identity as it is put away.
 pub type PutAwayEntry = [u8; PUT_AWAY_BYTES];
@@ -67,10 +70,12 @@ impl Generation {
 /// All identities remembered.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sends {
-    firsts: HashMap<u128, First>,
+    firsts: Parted<u128, First>,
     generations: VecDeque<Generation>,
     /// Generations whose identities leave memory, a few at a time: one may have millions.
     leaving: VecDeque<(Timestamp, Vec<u128>)>,
+    /// While another thread remembers: the first sends that it has not taken yet.
+    aside: Option<Vec<(u128, First)>>,
 }
 
 impl Sends {
@@ -107,6 +112,9 @@ impl Sends {
 
     /// Remembers a first send.
     pub(crate) fn remember(&mut self, identity: u128, first: First) {
+        if let Some(aside) = &mut self.aside {
+            return aside.push((identity, first));
+        }
         self.forget_closed(first.at);
         self.let_some_go(LEAVE_AT_ONCE);
         let is_new = self.firsts.insert(identity, first) != Some(first);
@@ -121,6 +129,21 @@ impl Sends {
             }
             _ => self.generations.insert(place, Generation { start, kept: Kept::Here(vec![identity]) }),
         }
+    }
+
+    /// From now on first sends are only collected.
+    pub(crate) fn set_aside(&mut self) {
+        self.aside = Some(Vec::new());
+    }
+
+    /// The first sends that were collected, in their order, if they are at least this many.
+    pub(crate) fn take_aside(&mut self, at_least: usize) -> Option<Vec<(u128, First)>> {
+        self.aside.as_mut().filter(|aside| aside.len() >= at_least).map(std::mem::take)
+    }
+
+    /// Makes room for what slices of this many bytes have.
+    pub(crate) fn make_room(&mut self, bytes: usize) {
+        self.firsts.reserve(bytes / SLICE_BYTES);
     }
 
     /// Drops the generations all of whose windows have closed. Their identities leave memory with the next sends.
@@ -225,8 +248,6 @@ impl Sends {
     /// Reads a generation back.
     pub(crate) fn read(&mut self, from: &mut Reader<'_>) -> Option<()> {
         let _start = from.number()?;
-        // An entry takes at least its two names and a byte for each number.
-        self.firsts.reserve(from.rest().len() / (2 * size_of::<u128>() + 2));
         while !from.is_empty() {
             let identity = u128::from_le_bytes(from.take(16)?.try_into().ok()?);
             let id = MessageId(from.take(16)?.try_into().ok()?);

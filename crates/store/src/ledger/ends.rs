@@ -64,8 +64,9 @@ impl Ends {
                 return due;
             }
         }
-        self.over_through = if self.over == 0 { at } else { self.over_through.max(at) };
-        self.over = self.alarms.count_due(self.over_through);
+        let known = (self.over > 0).then_some(self.over_through);
+        self.over_through = known.map_or(at, |known| known.max(at));
+        self.over += self.alarms.count_due(known, self.over_through);
         Vec::new()
     }
 

@@ -68,7 +68,7 @@ use smallvec::SmallVec;
 
 pub use change::Change;
 pub use shelf::{Address, Made, Place, Shelf, Stored};
-pub use slice::{DocumentPlace, GENERATION_KEYS, META_KEY, MetaImage, QueueImage};
+pub use slice::{DocumentPlace, IdsRead, META_KEY, MetaImage, QueueImage, SentIds};
 pub use structures::varint;
 pub use transfer::{Carried, CarriedLease, CarriedOrder, CarriedQueue, Remembered};
 
@@ -84,7 +84,7 @@ use expired::Expired;
 use history::Ring;
 use pace::Pace;
 use structures::regions::Regions;
-use structures::{keyed, ordered, row, sink, slab};
+use structures::{keyed, ordered, parted, row, sink, slab};
 
 /// Deduplication ids and history events: what may grow, and how far; and how much one step does.
 #[derive(Clone, Copy, Debug)]

@@ -24,20 +24,18 @@ impl PutAway {
         Self { disk, files: HashMap::new() }
     }
 
-    /// Opens a generation that a checkpoint names. Answers its first instant and its heads.
-    pub(crate) fn open(&mut self, sidecar: &Sidecar) -> Result<(Timestamp, Box<[u32]>), LogError> {
+    /// Opens a generation that a checkpoint names. Answers its first instant and its bytes, which [`heads_of`]
+    /// verifies.
+    pub(crate) fn open(&mut self, sidecar: &Sidecar) -> Result<(Timestamp, Vec<u8>), LogError> {
         let name = &sidecar.name;
         let start = parse(name).ok_or_else(|| LogError::damage(name, 0, "not the name of a generation"))?;
         let file = self.disk.open(name).doing("opening", name)?;
         let length = usize::try_from(sidecar.bytes).unwrap_or(usize::MAX);
         let mut bytes = vec![0; length];
         let read = file.read_at(0, &mut bytes).doing("reading", name)?;
-        if read < length || crc32c::crc32c(&bytes) != sidecar.sum {
-            return Err(LogError::damage(name, 0, "its checksum is not the one the manifest names"));
-        }
-        let heads = heads(&bytes).ok_or_else(|| LogError::damage(name, 0, "its ids are not sorted"))?;
+        bytes.truncate(read);
         self.files.insert(start, (file, sidecar.clone()));
-        Ok((start, heads))
+        Ok((start, bytes))
     }
 
     /// Takes a generation over that was written.
@@ -65,6 +63,15 @@ impl PutAway {
         sidecars.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         sidecars
     }
+}
+
+/// Verifies the bytes of a generation that a checkpoint names. Answers its heads.
+pub(crate) fn heads_of(sidecar: &Sidecar, bytes: &[u8]) -> Result<Box<[u32]>, LogError> {
+    let damage = |what| LogError::damage(&sidecar.name, 0, what);
+    if (bytes.len() as u64) < sidecar.bytes || crc32c::crc32c(bytes) != sidecar.sum {
+        return Err(damage("its checksum is not the one the manifest names"));
+    }
+    heads(bytes).ok_or_else(|| damage("its ids are not sorted"))
 }
 
 /// A generation that was written, before anyone knows of it.

@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use kew_store::ledger::{GENERATION_KEYS, Ledger, META_KEY, QueueImage, dedup};
+use kew_store::ledger::{IdsRead, Ledger, META_KEY, QueueImage, dedup};
 
 use super::put_away;
 use crate::checkpoint::CheckpointWriter;
@@ -67,7 +67,7 @@ pub(crate) fn put_slices(
 /// The queues whose slices are written anew. Every queue there is has a slice in the last checkpoint or has changed.
 fn queues_to_write(inner: &Inner, writer: &mut CheckpointWriter, changed: &[u64]) -> Vec<u64> {
     let mut keys: Vec<u64> =
-        writer.previous_keys().filter(|key| *key != META_KEY && key & GENERATION_KEYS == 0).collect();
+        writer.previous_keys().filter(|key| *key != META_KEY && !IdsRead::has_key(*key)).collect();
     keys.extend_from_slice(changed);
     keys.sort_unstable();
     keys.dedup();

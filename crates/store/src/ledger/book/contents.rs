@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 use kew_core::{MoveReason, QueueKey, QueueKind, Sequence, Text, Timestamp};
 
 use super::Attempt;
+use super::oldest::Oldest;
 use crate::ledger::alarms::Alarms;
 use crate::ledger::emptied::Remains;
 use crate::ledger::ends::Ends;
@@ -59,6 +60,7 @@ pub(crate) struct Contents {
     /// FIFO: the shelf's mark when the settings last changed, and with them perhaps what has expired.
     pub set_at: u64,
     pub entries: Keyed<Sequence, Entry>,
+    pub oldest_entry: Oldest,
     pub alarms: Alarms,
     /// When leases end, if they end before anything else happens to their messages.
     pub ends: Ends,
@@ -87,6 +89,13 @@ impl Contents {
         let beside = beside.chain(groups.into_pieces()).chain(repeatable.into_pieces().map(drop));
         let messages = entries.chain(ready.into_pieces()).chain(far.into_pieces()).chain(rest);
         Box::new(messages.chain(beside.map(|()| None)))
+    }
+
+    /// A message has an entry from now on.
+    #[inline]
+    pub(crate) fn put_entry(&mut self, entry: Entry) {
+        self.oldest_entry.note(entry.item.sent_at);
+        self.entries.insert(entry.item.sequence, entry);
     }
 
     /// Takes an alarm out, of whichever kind it is.

@@ -66,7 +66,7 @@ impl Book {
         let hold = if hidden { Hold::Delayed } else { Hold::Ready };
         self.held.delayed += u64::from(hidden);
         let entry = Entry { item, hold, alarm: Timestamp::NEVER };
-        self.held.entries.insert(item.sequence, entry);
+        self.held.put_entry(entry);
         self.set_alarm(item.sequence);
     }
 

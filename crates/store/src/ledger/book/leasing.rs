@@ -35,7 +35,7 @@ impl Book {
                     }
                 },
             };
-            self.held.entries.insert(sequence, entry);
+            self.held.put_entry(entry);
         }
         self.held.entries.get_mut(&sequence)
     }
@@ -105,7 +105,7 @@ impl Book {
             held.alarms.insert((alarm, item.sequence));
         }
         let hold = Hold::Leased(Lease { before, ..lease });
-        held.entries.insert(item.sequence, Entry { item, hold, alarm });
+        held.put_entry(Entry { item, hold, alarm });
         item
     }
 

@@ -11,6 +11,7 @@ mod expiring;
 mod finding;
 mod image;
 mod leasing;
+mod oldest;
 mod restoring;
 mod time;
 
@@ -240,20 +241,29 @@ impl Book {
         self.held.delayed + (self.held.far.len() - self.held.far.shown()) + rest
     }
 
-    /// When the oldest message was sent; with many leases, as it was known within the last second.
+    /// When the oldest message was sent; with many entries, as it was known within the last second, and with very many
+    /// perhaps an earlier instant, as [`Oldest`](oldest::Oldest) says.
     fn oldest_known(&mut self, now: Timestamp) -> Option<Timestamp> {
         if self.held.entries.len() <= OLDEST_LOOKS {
             return self.oldest_sent_at();
         }
         if now.since(self.held.oldest.0) >= Duration::from_secs(1) {
-            self.held.oldest = (now, self.oldest_sent_at());
+            let held = &mut *self.held;
+            let entries = held.oldest_entry.look(&held.entries);
+            self.held.oldest = (now, self.oldest_beside(entries));
         }
         self.held.oldest.1
     }
 
     /// When the oldest message was sent. Looks at every entry, and at the front of everything that is in order.
     fn oldest_sent_at(&self) -> Option<Timestamp> {
-        let entries = self.held.entries.values().map(|entry| entry.item.sent_at).min();
+        let sent = self.held.entries.values().map(|entry| entry.item.sent_at);
+        self.oldest_beside(sent.fold(Timestamp::NEVER, Timestamp::min))
+    }
+
+    /// The same where the oldest entry's message was sent then.
+    fn oldest_beside(&self, entries: Timestamp) -> Option<Timestamp> {
+        let entries = Some(entries).filter(|sent_at| *sent_at != Timestamp::NEVER);
         let rest = self.held.fifo.as_ref().and_then(|fifo| fifo.oldest()).map(|(_, sent_at)| sent_at);
         [entries, rest, self.held.ready.oldest_sent_at(), self.held.far.oldest_sent_at()]
             .into_iter()

@@ -157,7 +157,7 @@ impl Book {
             }
         }
         let sequence = entry.item.sequence;
-        self.held.entries.insert(sequence, entry);
+        self.held.put_entry(entry);
         self.set_alarm(sequence);
         Some(())
     }

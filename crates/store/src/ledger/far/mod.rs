@@ -3,7 +3,7 @@
 //! A queue may hold millions of messages that show in some minutes or hours. They wait packed, in buckets that are
 //! the wider the farther off they are; a bucket that comes near is dealt out into narrower ones, in the end into one
 //! for each millisecond. A bucket may hold millions, so it is dealt out a little at a time, in the time before it
-//! begins. Blocks whose messages all show by now are not dealt out at all: they move as they are.
+//! begins. Blocks whose messages all show by now, or all belong into one narrower bucket, move as they are.
 //!
 //! When its instant comes, a bucket counts as shown at once, however much it holds: that is one addition. Its messages
 //! are handed to the queue in slices. Their order is that of their ranks there, so slices leave nothing to record.
@@ -34,7 +34,8 @@ const INSTANT: u32 = 0;
 const WAIT_WIDTHS: u64 = 8;
 /// A bucket is dealt out from this number of its widths before it begins.
 const LEAD_WIDTHS: u64 = 4;
-/// Blocks dealt out at one instant, about two thousand messages. The next are dealt out a millisecond later.
+/// Blocks dealt out at one instant, about two thousand messages, unless a bucket would not be empty when it begins. The
+/// next are dealt out a millisecond later.
 const BLOCKS_AT_ONCE: usize = 8;
 
 /// A bucket's width and its first instant.
@@ -45,13 +46,23 @@ type Bucket = (u32, Timestamp);
 struct Part {
     block: Block,
     filter: Filter,
+    /// When the first of its messages shows, or earlier.
+    earliest: Timestamp,
     /// When the last of its messages shows, or later.
     latest: Timestamp,
 }
 
 impl Part {
     fn new() -> Self {
-        Self { block: Block::new(), filter: Filter::default(), latest: Timestamp::ZERO }
+        let (earliest, latest) = (Timestamp::NEVER, Timestamp::ZERO);
+        Self { block: Block::new(), filter: Filter::default(), earliest, latest }
+    }
+
+    /// A message is in its block.
+    fn note(&mut self, item: &Item) {
+        self.filter.add(item.sequence);
+        self.earliest = self.earliest.min(item.visible_at);
+        self.latest = self.latest.max(item.visible_at);
     }
 
     /// Whether it is worth looking for this message here.
@@ -99,17 +110,13 @@ impl Far {
             self.put_in(INSTANT, item, retention);
             return None;
         }
-        let wait = item.visible_at.0.saturating_sub(now.0);
-        let Some(width) = WIDTHS.iter().rev().find(|width| wait >= WAIT_WIDTHS << **width) else {
-            return Some(item);
-        };
-        self.put_in(*width, item, retention);
+        let Some(width) = width_for(item.visible_at, now) else { return Some(item) };
+        self.put_in(width, item, retention);
         None
     }
 
     fn put_in(&mut self, width: u32, item: Item, retention: Duration) {
-        let start = Timestamp(item.visible_at.0 >> width << width);
-        let parts = self.buckets.entry((width, start)).or_default();
+        let parts = self.buckets.entry(bucket_of(width, item.visible_at)).or_default();
         if parts.back().is_none_or(|part| part.block.is_full()) {
             if let Some(full) = parts.back_mut() {
                 full.block.pack();
@@ -117,8 +124,7 @@ impl Far {
             parts.push_back(Part::new());
         }
         if let Some(part) = parts.back_mut() {
-            part.filter.add(item.sequence);
-            part.latest = part.latest.max(item.visible_at);
+            part.note(&item);
             part.block.push(item);
         }
         self.shown += u64::from(self.is_shown(&item));
@@ -170,10 +176,11 @@ impl Far {
             }
         }
         if self.dealt_at < now {
-            // The narrowest are the most urgent.
             let ahead = WIDTHS.into_iter().filter_map(|width| self.first(width));
-            if let Some(bucket) = ahead.into_iter().find(|bucket| deals_from(*bucket) <= now) {
-                self.deal_blocks(bucket, BLOCKS_AT_ONCE, now, retention);
+            let ahead = ahead.filter(|bucket| deals_from(*bucket) <= now);
+            // Of two that begin together what is in the wider one goes through the narrower one.
+            if let Some(bucket) = ahead.min_by_key(|(width, start)| (*start, Reverse(*width))) {
+                self.deal_blocks(bucket, self.blocks_due(bucket, now), now, retention);
                 self.dealt_at = now;
             }
         }
@@ -185,17 +192,29 @@ impl Far {
         }
     }
 
+    /// How many blocks of a bucket that has not begun are dealt out now: as many at each millisecond until it begins.
+    fn blocks_due(&self, bucket: Bucket, now: Timestamp) -> usize {
+        let blocks = self.buckets.get(&bucket).map_or(0, Row::len);
+        let instants = bucket.1.0.saturating_sub(now.0).max(1);
+        BLOCKS_AT_ONCE.max(blocks.div_ceil(usize::try_from(instants).unwrap_or(usize::MAX)))
+    }
+
     fn deal_blocks(&mut self, bucket: Bucket, max: usize, now: Timestamp, retention: Duration) {
         let Some(parts) = self.buckets.get_mut(&bucket) else { return };
         let dealt: Vec<Part> = std::iter::from_fn(|| parts.pop_front()).take(max).collect();
         if parts.len() == 0 {
             self.buckets.remove(&bucket);
         }
-        for part in dealt {
+        for part in dealt.into_iter().filter(|part| part.block.live() > 0) {
             if part.latest <= now {
                 let at = part.latest.max(self.shown_through.next()).min(now);
                 self.shown += if at <= self.shown_through { part.block.live() as u64 } else { 0 };
                 self.buckets.entry((INSTANT, at)).or_default().push_back(part);
+                continue;
+            }
+            let width = width_for(part.earliest, now).unwrap_or(INSTANT);
+            if bucket_of(width, part.earliest) == bucket_of(width, part.latest) {
+                self.buckets.entry(bucket_of(width, part.earliest)).or_default().push_back(part);
                 continue;
             }
             for (_, item) in part.block.live_items() {
@@ -365,7 +384,7 @@ impl Far {
 
     /// Writes everything for a checkpoint.
     pub(crate) fn write(&self, out: &mut Sink<'_>) {
-        // An instant is none of the widths that are stored: its messages stand in the narrowest bucket they came from.
+        // An instant is none of the widths that are stored: its messages stand in the narrowest bucket they belong to.
         let mut stored: BTreeMap<Bucket, Vec<&Row<Part>>> = BTreeMap::new();
         for ((width, start), parts) in &self.buckets {
             let width = (*width).max(WIDTHS[0]);
@@ -396,8 +415,7 @@ impl Far {
             for _ in 0..from.number()? {
                 let mut part = Part::new();
                 part.block = Block::read(from, &mut |item| {
-                    part.filter.add(item.sequence);
-                    part.latest = part.latest.max(item.visible_at);
+                    part.note(item);
                     see(item);
                 })?;
                 far.live += part.block.live() as u64;
@@ -443,6 +461,17 @@ fn expire_part(
     let Some(part) = parts.get_mut(place) else { return 0 };
     expired.take_from(&mut part.block, now, retention);
     (live - part.block.live()) as u64
+}
+
+/// How wide the bucket is that a message which shows then is put into; none where it shows too soon for that.
+fn width_for(visible_at: Timestamp, now: Timestamp) -> Option<u32> {
+    let wait = visible_at.0.saturating_sub(now.0);
+    WIDTHS.into_iter().rev().find(|width| wait >= WAIT_WIDTHS << width)
+}
+
+/// The bucket of this width that an instant lies in.
+fn bucket_of(width: u32, at: Timestamp) -> Bucket {
+    (width, Timestamp(at.0 >> width << width))
 }
 
 /// From when on a bucket may be dealt out.

@@ -1,8 +1,8 @@
 //! Messages hidden for long: they show at their instants, beside a plain list.
 
 use super::*;
-use crate::ledger::block::BLOCK_ITEMS;
 use crate::ledger::block::tests::item;
+use crate::ledger::block::{BLOCK_ITEMS, UNPACKED};
 use crate::ledger::sink::written;
 
 const DAY: Duration = Duration::from_secs(86_400);
@@ -70,6 +70,57 @@ fn a_large_bucket_is_dealt_out_a_little_at_a_time_and_in_time() {
     // Each block once from minutes to quarters of a second, and once from there; and each instant once.
     assert!(instants <= 2 * 50 + 501 + 20, "{instants}");
     assert_eq!(shown, count as usize);
+}
+
+/// Has every instant until then come, one after the other. Answers the most messages that were unpacked at one.
+fn most_unpacked(far: &mut Far, until: u64) -> u64 {
+    let mut most = 0;
+    while far.next_instant(Timestamp::NEVER) <= Timestamp(until) {
+        UNPACKED.set(0);
+        far.deal(far.next_instant(Timestamp::NEVER), DAY);
+        most = most.max(UNPACKED.get());
+    }
+    most
+}
+
+#[test]
+fn blocks_whose_messages_belong_into_one_bucket_move_as_they_are() {
+    let mut far = Far::default();
+    let count = 100_000_u64;
+    for sequence in 1..=count {
+        assert!(far.put(hidden(sequence, 1_000_100), Timestamp(0), DAY).is_none());
+    }
+    let mut again = Far::read(&mut Reader::new(&written(|out| far.write(out))), DAY, &mut |_| {});
+    for far in [&mut far, again.as_mut().expect("bytes that this test wrote are read back")] {
+        assert_eq!(most_unpacked(far, 1_000_099), 0);
+        assert_eq!(far.shown(), 0);
+        far.deal(far.next_instant(Timestamp::NEVER), DAY);
+        assert_eq!((far.shown(), far.len()), (count, count));
+        let mut next = 1;
+        far.show(usize::MAX, |item| {
+            assert_eq!((item.sequence, item.visible_at), (Sequence(next), Timestamp(1_000_100)));
+            next += 1;
+        });
+        assert_eq!((next, far.len()), (count + 1, 0));
+    }
+}
+
+#[test]
+fn a_bucket_that_is_late_is_dealt_out_evenly_until_it_begins() {
+    let (begins, count) = (1_000_192, 100_000_u64);
+    assert_eq!(begins % (1 << WIDTHS[0]), 0, "a bucket begins there");
+    let mut far = Far::default();
+    for sequence in 1..=count {
+        let visible_at = begins + 1 + sequence % 200;
+        assert!(far.put(hidden(sequence, visible_at), Timestamp(begins - 3_000), DAY).is_none());
+    }
+    far.deal(Timestamp(begins - 20), DAY);
+    let most = most_unpacked(&mut far, begins);
+    let evenly = count.div_ceil(20);
+    assert!((evenly..evenly + 2 * BLOCK_ITEMS as u64).contains(&most), "{most} at one instant, not {evenly}");
+    assert_eq!((parts_of(&far, INSTANT), far.shown()), (count as usize, 0));
+    assert_eq!(most_unpacked(&mut far, begins + 201), 0);
+    assert_eq!(far.shown(), count);
 }
 
 fn parts_of(far: &Far, width: u32) -> usize {

@@ -20,7 +20,7 @@ use super::Ledger;
 use super::block::{BLOCK_ITEMS, Block};
 use super::book::{Book, Image};
 use super::codec;
-use super::dedup::PutAwayEntry;
+use super::dedup::{First, PutAwayEntry, Sends};
 use super::groups::{GroupSlot, Groups};
 use super::item::{Before, Entry, Hold, Item, Lease, MaybeInstant};
 use super::shelf::Shelf;
@@ -30,7 +30,7 @@ use super::varint::{Reader, put, put_bytes, put_signed};
 /// The key of the slice that belongs to no queue. Queues have their ids as keys, which begin at 1.
 pub const META_KEY: u64 = 0;
 /// Set in the keys of generations of deduplication ids.
-pub const GENERATION_KEYS: u64 = 1 << 63;
+const GENERATION_KEYS: u64 = 1 << 63;
 
 /// Where a document stands in the order of all documents.
 pub type DocumentPlace = (AccountId, DocumentKey);
@@ -50,6 +50,48 @@ impl QueueImage {
         let mut out = Sink::new(give);
         write_image(&self.0, &mut out);
         out.finish();
+    }
+}
+
+/// The deduplication ids of a store that is opened. They may be read while another thread reads its queues.
+#[derive(Debug, Default)]
+pub struct IdsRead(Sends);
+
+impl IdsRead {
+    /// Whether the slice of a key is one of these.
+    pub fn has_key(key: u64) -> bool {
+        key & GENERATION_KEYS != 0
+    }
+
+    /// A generation was found on the shelf; said before any slice is read.
+    pub fn add_put_away(&mut self, generation: Timestamp, heads: Box<[u32]>) {
+        self.0.add_away(generation, heads);
+    }
+
+    /// Slices of this many bytes will be read.
+    pub fn make_room(&mut self, bytes: usize) {
+        self.0.make_room(bytes);
+    }
+
+    /// Reads the slice of a generation; `None` when the bytes are not one.
+    pub fn read(&mut self, slice: &[u8]) -> Option<()> {
+        self.0.read(&mut Reader::new(slice))
+    }
+
+    /// Remembers sends that were made behind the checkpoint.
+    pub fn remember(&mut self, sent: SentIds) {
+        sent.0.into_iter().for_each(|(identity, first)| self.0.remember(identity, first));
+    }
+}
+
+/// The ids of sends that were replayed, in their order.
+#[derive(Debug)]
+pub struct SentIds(Vec<(u128, First)>);
+
+impl SentIds {
+    /// Bytes they take.
+    pub fn bytes(&self) -> usize {
+        self.0.capacity() * size_of::<(u128, First)>()
     }
 }
 
@@ -154,9 +196,22 @@ impl<S: Shelf> Ledger<S> {
         self.sends.let_some_go(max)
     }
 
-    /// A generation was found on the shelf; said before anything is replayed.
-    pub fn add_put_away(&mut self, generation: Timestamp, heads: Box<[u32]>) {
-        self.sends.add_away(generation, heads);
+    /// From now on the ids of sends that are replayed are only collected, until [`Ledger::set_ids`] is called: another
+    /// thread remembers them.
+    pub fn set_ids_aside(&mut self) {
+        self.sends.set_aside();
+    }
+
+    /// The ids that were collected, if they are at least this many.
+    pub fn take_sent_ids(&mut self, at_least: usize) -> Option<SentIds> {
+        self.sends.take_aside(at_least).map(SentIds)
+    }
+
+    /// The ids that were read meanwhile. What was collected and not taken comes behind them.
+    pub fn set_ids(&mut self, ids: IdsRead) {
+        let collected = self.sends.take_aside(0);
+        self.sends = ids.0;
+        collected.into_iter().flatten().for_each(|(identity, first)| self.sends.remember(identity, first));
     }
 
     /// The generations that were put away and may still be needed.
@@ -193,13 +248,11 @@ impl<S: Shelf> Ledger<S> {
         self.sends.write_some(start, places, out)
     }
 
-    /// Reads a slice back into an empty ledger; `None` when the bytes are not one.
+    /// Reads a slice back into an empty ledger, but for those of [`IdsRead`]; `None` when the bytes are not one.
     pub fn load_slice(&mut self, key: u64, bytes: &Bytes) -> Option<()> {
         let mut from = Reader::new(bytes);
         if key == META_KEY {
             self.read_meta(&mut from)?;
-        } else if key & GENERATION_KEYS != 0 {
-            self.sends.read(&mut from)?;
         } else {
             let shelf = &mut self.shelf;
             let mut book = read_book(&mut from, bytes, &mut |item| shelf.occupy(item.place()))?;

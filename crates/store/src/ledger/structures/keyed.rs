@@ -5,9 +5,7 @@
 
 use std::hash::Hash;
 
-use hashbrown::HashMap;
-use hashbrown::hash_map::Entry;
-
+use super::parted::Parted;
 use super::slab::Slab;
 
 /// Slots that are kept when nothing is left.
@@ -17,7 +15,7 @@ const SLOTS_KEPT: usize = 256;
 #[derive(Clone, Debug)]
 pub(crate) struct Keyed<K, V> {
     slots: Slab<Option<(K, V)>>,
-    places: HashMap<K, u32>,
+    places: Parted<K, u32>,
 }
 
 /// The values of a [`Keyed`] at one moment.
@@ -25,7 +23,7 @@ pub(crate) type KeyedImage<K, V> = Slab<Option<(K, V)>>;
 
 impl<K, V> Default for Keyed<K, V> {
     fn default() -> Self {
-        Self { slots: Slab::default(), places: HashMap::new() }
+        Self { slots: Slab::default(), places: Parted::default() }
     }
 }
 
@@ -40,7 +38,7 @@ impl<K: Eq + Hash + Clone, V: Clone> Keyed<K, V> {
 
     #[inline]
     pub(crate) fn contains_key(&self, key: &K) -> bool {
-        self.places.contains_key(key)
+        self.places.get(key).is_some()
     }
 
     #[inline]
@@ -58,12 +56,13 @@ impl<K: Eq + Hash + Clone, V: Clone> Keyed<K, V> {
     /// Puts a value under a key; what was there is gone.
     #[inline]
     pub(crate) fn insert(&mut self, key: K, value: V) {
-        match self.places.entry(key) {
-            Entry::Occupied(known) => self.slots[*known.get()] = Some((known.key().clone(), value)),
-            Entry::Vacant(place) => {
-                let slot = self.slots.insert(Some((place.key().clone(), value)));
-                place.insert(slot);
-            }
+        let mut new = Some(value);
+        let slots = &mut self.slots;
+        let slot = self
+            .places
+            .get_or_insert_with(key, |key| slots.insert(new.take().map(|value| (key.clone(), value))));
+        if let (Some(value), Some(known)) = (new, self.slots[*slot].as_mut()) {
+            known.1 = value;
         }
     }
 
@@ -84,10 +83,20 @@ impl<K: Eq + Hash + Clone, V: Clone> Keyed<K, V> {
         self.slots.iter().flatten().map(|(_, value)| value)
     }
 
+    /// How many pieces the values lie in.
+    pub(crate) fn pieces(&self) -> usize {
+        self.slots.pieces()
+    }
+
+    /// The values in one piece.
+    pub(crate) fn values_in(&self, piece: usize) -> impl Iterator<Item = &V> {
+        self.slots.piece(piece).iter().flatten().map(|(_, value)| value)
+    }
+
     /// Every value, piece by piece; a piece may hold none.
     pub(crate) fn into_pieces(self) -> impl Iterator<Item = Option<V>> {
         let values = self.slots.into_values().map(|slot| slot.map(|(_, value)| value));
-        values.chain(self.places.into_iter().map(|_| None))
+        values.chain(self.places.into_values().map(|_| None))
     }
 
     /// The values as they are now.

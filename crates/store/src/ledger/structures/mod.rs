@@ -4,6 +4,7 @@
 
 pub(super) mod keyed;
 pub(super) mod ordered;
+pub(super) mod parted;
 pub(super) mod regions;
 pub(super) mod row;
 pub(super) mod sink;

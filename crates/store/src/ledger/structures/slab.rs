@@ -82,6 +82,11 @@ impl<T: Clone> Slab<T> {
         Self { pieces: self.pieces.clone(), free: Vec::new() }
     }
 
+    /// What is or was in the slots of one piece.
+    pub(crate) fn piece(&self, piece: usize) -> &[T] {
+        self.pieces.get(piece).map_or(&[], |piece| piece)
+    }
+
     /// How many pieces an image shares.
     pub(crate) fn pieces(&self) -> usize {
         self.pieces.len()
