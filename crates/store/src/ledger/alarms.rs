@@ -177,12 +177,11 @@ impl Alarms {
     pub(crate) fn count_due(&self, after: Option<Timestamp>, at: Timestamp) -> u64 {
         let is_after = |due: Timestamp| after.is_none_or(|after| due > after);
         let from = self.row.partition_point(|block| block.last().is_some_and(|(last, _)| !is_after(last)));
-        let to = self.row.partition_point(|block| block.last().is_some_and(|(last, _)| last <= at));
-        let within = |block: &Block| block.due_by(at).filter(|(due, _)| is_after(*due)).count();
-        // Of the first and the last some may be outside.
-        let ends = self.row.range(from..to.max(from)).take(1).chain(self.row.get(to.max(from)));
-        let between = self.row.range((from + 1).min(to.max(from))..to.max(from)).map(|block| block.standing);
-        let row = ends.map(within).sum::<usize>() + between.sum::<usize>();
+        let to = self.row.partition_point(|block| block.last().is_some_and(|(last, _)| last <= at)).max(from);
+        // Of the first block and the last some alarms may be outside.
+        let ends = self.row.range(from..to).take(1).chain(self.row.get(to));
+        let of_ends = ends.flat_map(|block| block.due_by(at)).filter(|(due, _)| is_after(*due)).count();
+        let row = of_ends + self.row.range(from..to).skip(1).map(|block| block.standing).sum::<usize>();
         let aside = self.aside.iter().take_while(|(due, _)| *due <= at).filter(|(due, _)| is_after(*due));
         (row + aside.count()) as u64
     }

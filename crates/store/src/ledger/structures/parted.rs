@@ -195,7 +195,7 @@ mod tests {
         assert_eq!(parted.get(&count), None);
         assert_eq!(parted.remove(&count), None);
         assert_eq!((parted.insert(7, 1), parted.insert(7, 2)), (Some(21), Some(1)));
-        assert_eq!(*parted.get_or_insert_with(7, |_| unreachable!("it is there")), 2);
+        assert_eq!(*parted.get_or_insert_with(7, |_| panic!("key 7 has a value")), 2);
         for key in (0..count).filter(|key| key % 3 != 0) {
             assert!(parted.remove(&key).is_some() && parted.remove(&key).is_none());
         }
