@@ -22,7 +22,8 @@ const PRECISION: Duration = Duration::from_millis(10);
 const SENDERS: usize = 3;
 const RECEIVERS: usize = 2;
 const GROUPS: usize = 2;
-/// In a short run a sender waits for this long after each message: many tests share the machine.
+/// In a short run a sender waits for this long after each message, and a receiver after it got none: many tests share
+/// the machine.
 const BETWEEN: Duration = Duration::from_millis(4);
 /// A client that was refused asks the next node after this.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -309,6 +310,7 @@ impl Shared {
     fn receive(&self, _index: usize) {
         while !self.no_more_receives.load(Ordering::Relaxed) {
             match self.messages("load") {
+                Some(batch) if batch.messages.is_empty() => self.rest(),
                 Some(batch) => self.take(&batch),
                 None => std::thread::sleep(PAUSE),
             }
@@ -384,6 +386,9 @@ impl Shared {
                 std::thread::sleep(PAUSE);
                 continue;
             };
+            if batch.messages.is_empty() {
+                self.rest();
+            }
             let mut begun = BTreeSet::new();
             for message in &batch.messages {
                 let name = message["Attributes"]["MessageGroupId"].as_str().unwrap_or_default();

@@ -29,6 +29,18 @@ pub(crate) fn stretch(what: &'static str) -> Option<Stretch> {
     Some(Stretch::begin(what))
 }
 
+/// Sleeps while this is so, for moments. Under a schedule who goes on is its seed's choice.
+pub(crate) fn rest_while(is_so: impl Fn() -> bool) {
+    const MOMENT: Duration = Duration::from_micros(50);
+    #[cfg(feature = "planted")]
+    if schedule::is_running() {
+        return;
+    }
+    while is_so() {
+        std::thread::sleep(MOMENT);
+    }
+}
+
 /// Whether more time than `most` has passed since an instant; under a schedule its seed says so.
 pub(crate) fn has_passed(since: Instant, most: Duration) -> bool {
     #[cfg(feature = "planted")]

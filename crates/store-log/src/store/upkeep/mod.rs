@@ -92,9 +92,9 @@ impl Upkeep {
     /// One round: a checkpoint if it is time for one, and survivors copied forward if too much is dead.
     pub(crate) fn round(&mut self, inner: &Inner, is_starved: bool) -> Result<(), LogError> {
         // What purged queues held would be taken for alive.
-        while inner.writer.lock().give_back_slice() {}
+        while inner.writer.lock_beside().give_back_slice() {}
         let (end, short) = {
-            let ledger = inner.writer.lock();
+            let ledger = inner.writer.lock_beside();
             let end = ledger.shelf.batch.start();
             // A disk that stays full is not tried again until something has changed.
             let is_starved = is_starved && end > self.last_end;
@@ -130,7 +130,7 @@ impl Upkeep {
 
     /// Whether a checkpoint would give space back.
     fn frees_something(&self, inner: &Inner) -> bool {
-        let put_away = inner.writer.lock().generations_put_away().len();
+        let put_away = inner.writer.lock_beside().generations_put_away().len();
         let listed = self.manifest.as_ref().map_or(0, |last| last.fields.sidecars.len());
         put_away < listed || !self.unneeded(inner).is_empty()
     }
@@ -197,7 +197,7 @@ impl Upkeep {
     fn ground(&self, inner: &Inner) -> Ground {
         // Asked first: what was not needed a moment before is not needed now.
         let unneeded = self.unneeded(inner);
-        let mut ledger = inner.writer.lock();
+        let mut ledger = inner.writer.lock_beside();
         let batch = &ledger.shelf.batch;
         let replay = ReplayStart { address: batch.start(), batch: batch.number() };
         let changed = ledger.begin_checkpoint();
@@ -212,7 +212,7 @@ impl Upkeep {
         let open_survivor = self.forwarding.open_segment();
         let mut unneeded = Vec::new();
         for some in inner.segments.list().chunks(HOLD_LOOKS) {
-            let ledger = inner.writer.lock();
+            let ledger = inner.writer.lock_beside();
             let replay = ledger.shelf.batch.start();
             let newest = ledger.shelf.journal.as_ref().map(|journal| journal.active().number());
             let is_unneeded = |segment: &&Arc<Segment>| {
@@ -244,7 +244,7 @@ impl Upkeep {
         };
         // Listed before the sync: a send that comes later may let a generation go, and then be lost with its batch.
         let sidecars = {
-            let mut ledger = inner.writer.lock();
+            let mut ledger = inner.writer.lock_beside();
             let away = ledger.generations_put_away();
             ledger.shelf.put_away.keep(&away)
         };
@@ -253,7 +253,7 @@ impl Upkeep {
         if !Planted::ManifestBeforeSync.is_there() {
             inner.sync()?;
         }
-        let durable_through = inner.writer.lock().shelf.journal_mut()?.durable_through();
+        let durable_through = inner.writer.lock_beside().shelf.journal_mut()?.durable_through();
         let is_unneeded =
             |number: SegmentNumber| ground.unneeded.iter().any(|(unneeded, _)| *unneeded == number);
         let needed = inner.segments.list().into_iter().filter(|segment| !is_unneeded(segment.number()));
@@ -282,7 +282,7 @@ impl Upkeep {
     }
 
     fn free(&self, inner: &Inner, unneeded: &[(SegmentNumber, Address)]) {
-        let mut ledger = inner.writer.lock();
+        let mut ledger = inner.writer.lock_beside();
         for (number, base) in unneeded {
             if inner.segments.free(*number) {
                 ledger.shelf.live.drop_segment(*base);

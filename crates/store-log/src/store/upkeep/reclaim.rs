@@ -85,14 +85,15 @@ impl Forwarding {
         let Some(open) = self.open_segment().and_then(|number| inner.segments.numbered(number)) else {
             return;
         };
-        let rests = |base| inner.writer.lock().shelf.live.of(base).map_or(0, |life| life.resting.messages);
+        let rests =
+            |base| inner.writer.lock_beside().shelf.live.of(base).map_or(0, |life| life.resting.messages);
         if open.used() > 0 && self.survivors.is_synced() && rests(open.base()) == 0 {
             self.survivors.seal();
         }
     }
 
     fn victims(&self, inner: &Inner, short_of_space: bool) -> Vec<Arc<Segment>> {
-        let ledger = inner.writer.lock();
+        let ledger = inner.writer.lock_beside();
         let lives: HashMap<Address, SegmentLife> =
             ledger.shelf.live.segments().map(|life| (life.base, *life)).collect();
         let active = ledger.shelf.journal.as_ref().map(|journal| journal.active().number());
@@ -124,10 +125,10 @@ impl Forwarding {
 
     fn copy_from(&mut self, inner: &Inner, victim: &Segment, keep_spares: usize) -> Result<(), LogError> {
         let range = ledger::Address::from(victim.base())..victim.end().into();
-        let queues = inner.writer.lock().queue_ids();
+        let queues = inner.writer.lock_beside().queue_ids();
         let mut found: Vec<(QueueId, Vec<ledger::Address>)> = Vec::new();
         for queue in queues {
-            let mut places = inner.writer.lock().places_in(queue, &range);
+            let mut places = inner.writer.lock_beside().places_in(queue, &range);
             if !places.is_empty() {
                 places.sort_unstable();
                 found.push((queue, places));
@@ -199,10 +200,10 @@ impl Forwarding {
     ) {
         for segment in inner.segments.list().iter().filter(|segment| segment.kind() == SegmentKind::Survivor)
         {
-            inner.writer.lock().shelf.live.add_segment(segment.base());
+            inner.writer.lock_beside().shelf.live.add_segment(segment.base());
         }
         for (queue, _) in found {
-            inner.writer.lock().relocate(*queue, range, moved);
+            inner.writer.lock_beside().relocate(*queue, range, moved);
         }
     }
 }

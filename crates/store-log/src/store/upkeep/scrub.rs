@@ -80,7 +80,7 @@ impl Scrub {
         if let Some(ended) = at.cycle_ended {
             inner.reports.scrub_ended(ended);
         }
-        let sums = inner.writer.lock().shelf.sums;
+        let sums = inner.writer.lock_beside().shelf.sums;
         Self { inner, sums, pace, at, credit: 0, is_new: true, unsaved_for: Duration::ZERO, tries: 0 }
     }
 
@@ -208,10 +208,10 @@ impl Scrub {
     /// Where messages rest in a range, in order.
     fn places(&self, range: &Range<Address>) -> Vec<Address> {
         let range = ledger::Address::from(range.start)..range.end.into();
-        let queues = self.inner.writer.lock().queue_ids();
+        let queues = self.inner.writer.lock_beside().queue_ids();
         let mut places = Vec::new();
         for queue in queues {
-            let found = self.inner.writer.lock().places_in(queue, &range);
+            let found = self.inner.writer.lock_beside().places_in(queue, &range);
             places.extend(found.into_iter().map(Address::from));
         }
         places.sort_unstable();

@@ -51,10 +51,11 @@ pub(crate) fn put_slices(
     known: &Generations,
 ) -> Result<Generations, LogError> {
     let anew = queues_to_write(inner, writer, changed);
-    let too_early = Planted::GenerationsFirst.is_there().then(|| inner.writer.lock().generation_keys());
+    let too_early =
+        Planted::GenerationsFirst.is_there().then(|| inner.writer.lock_beside().generation_keys());
     put_queues(inner, writer, &anew)?;
     // Asked after the queues were written: a send that a slice reflects is in its generation's slice too.
-    let generations = too_early.unwrap_or_else(|| inner.writer.lock().generation_keys());
+    let generations = too_early.unwrap_or_else(|| inner.writer.lock_beside().generation_keys());
     for (key, ids) in &generations {
         if known.get(key) != Some(ids) || !writer.keep(*key, BatchNumber::BEFORE_FIRST) {
             put_generation(inner, writer, *key, *ids)?;
@@ -74,7 +75,7 @@ fn queues_to_write(inner: &Inner, writer: &mut CheckpointWriter, changed: &[u64]
     let mut anew = Vec::new();
     for some in keys.chunks(HOLD_LOOKS) {
         let there: Vec<u64> = {
-            let ledger = inner.writer.lock();
+            let ledger = inner.writer.lock_beside();
             some.iter().copied().filter(|key| ledger.has_queue(*key)).collect()
         };
         inner.done.note_hold(some.len());
@@ -90,7 +91,7 @@ fn put_queues(inner: &Inner, writer: &mut CheckpointWriter, keys: &[u64]) -> Res
     let mut images: Vec<(u64, QueueImage)> = Vec::new();
     while keys.peek().is_some() {
         let begun = Instant::now();
-        let mut ledger = inner.writer.lock();
+        let mut ledger = inner.writer.lock_beside();
         let moment = Moment::of(&ledger);
         let mut pieces = 0;
         for key in keys.by_ref() {
@@ -141,7 +142,7 @@ fn put_generation(
     while from < ids {
         let to = ids.min(from + HOLD_LOOKS);
         bytes.clear();
-        let ledger = inner.writer.lock();
+        let ledger = inner.writer.lock_beside();
         let moment = Moment::of(&ledger);
         if from == 0 {
             bytes.extend_from_slice(&moment.reach.0.to_le_bytes());
@@ -165,11 +166,11 @@ fn put_generation(
 /// Writes what belongs to no queue.
 fn put_meta(inner: &Inner, writer: &mut CheckpointWriter) -> Result<(), LogError> {
     let (moment, mut meta) = {
-        let ledger = inner.writer.lock();
+        let ledger = inner.writer.lock_beside();
         (Moment::of(&ledger), ledger.meta())
     };
     loop {
-        let documents = inner.writer.lock().documents_behind(meta.last(), HOLD_DOCUMENTS);
+        let documents = inner.writer.lock_beside().documents_behind(meta.last(), HOLD_DOCUMENTS);
         inner.done.note_hold(documents.len());
         let are_all = documents.len() < HOLD_DOCUMENTS;
         meta.add(documents);
@@ -184,7 +185,7 @@ fn put_meta(inner: &Inner, writer: &mut CheckpointWriter) -> Result<(), LogError
 /// Says of queues that were to be written, and were not, that they have changed.
 pub(crate) fn mark_changed(inner: &Inner, keys: &[u64]) {
     for some in keys.chunks(HOLD_LOOKS) {
-        inner.writer.lock().mark_changed(some);
+        inner.writer.lock_beside().mark_changed(some);
         inner.done.note_hold(some.len());
     }
 }
@@ -193,10 +194,10 @@ pub(crate) fn mark_changed(inner: &Inner, keys: &[u64]) {
 pub(crate) fn put_away_ids(inner: &Inner) -> Result<(), LogError> {
     loop {
         let_ids_go(inner);
-        let Some((start, ids)) = inner.writer.lock().generation_to_put_away() else { return Ok(()) };
+        let Some((start, ids)) = inner.writer.lock_beside().generation_to_put_away() else { return Ok(()) };
         let mut entries = Vec::with_capacity(ids);
         for from in (0..ids).step_by(HOLD_LOOKS) {
-            let some = inner.writer.lock().ids_to_put_away(start, from..from + HOLD_LOOKS);
+            let some = inner.writer.lock_beside().ids_to_put_away(start, from..from + HOLD_LOOKS);
             inner.done.note_hold(HOLD_LOOKS);
             entries.extend(some.into_iter().flatten());
         }
@@ -204,14 +205,14 @@ pub(crate) fn put_away_ids(inner: &Inner) -> Result<(), LogError> {
         let heads = dedup::heads(&bytes)
             .ok_or_else(|| LogError::damage("memory", 0, "a generation that is not sorted"))?;
         let written = put_away::NewGeneration::new(&*inner.disk, start, &bytes)?;
-        let mut ledger = inner.writer.lock();
+        let mut ledger = inner.writer.lock_beside();
         ledger.shelf.put_away.add(written);
         ledger.set_put_away(start, heads);
     }
 }
 
 fn let_ids_go(inner: &Inner) {
-    while inner.writer.lock().let_ids_go(HOLD_LOOKS) {
+    while inner.writer.lock_beside().let_ids_go(HOLD_LOOKS) {
         inner.done.note_hold(HOLD_LOOKS);
     }
 }
