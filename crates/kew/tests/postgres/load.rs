@@ -297,9 +297,13 @@ impl Shared {
 
     /// Messages of a queue from the first node that answers; nothing where none does.
     fn messages(&self, queue: &str) -> Option<Batch> {
-        self.nodes
-            .iter()
-            .find_map(|node| Batch::receive(*node, queue, |json| ask(*node, "ReceiveMessage", json)))
+        let receive =
+            |node: &SocketAddr| Batch::receive(*node, queue, |json| ask(*node, "ReceiveMessage", json));
+        let batch = self.nodes.iter().find_map(receive)?;
+        if batch.messages.is_empty() {
+            self.rest();
+        }
+        Some(batch)
     }
 
     fn delete(&self, queue: &str, message: &Value) -> bool {
@@ -310,7 +314,6 @@ impl Shared {
     fn receive(&self, _index: usize) {
         while !self.no_more_receives.load(Ordering::Relaxed) {
             match self.messages("load") {
-                Some(batch) if batch.messages.is_empty() => self.rest(),
                 Some(batch) => self.take(&batch),
                 None => std::thread::sleep(PAUSE),
             }
@@ -386,9 +389,6 @@ impl Shared {
                 std::thread::sleep(PAUSE);
                 continue;
             };
-            if batch.messages.is_empty() {
-                self.rest();
-            }
             let mut begun = BTreeSet::new();
             for message in &batch.messages {
                 let name = message["Attributes"]["MessageGroupId"].as_str().unwrap_or_default();
