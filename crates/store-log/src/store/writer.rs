@@ -44,7 +44,7 @@ impl<T> Writer<T> {
     }
 
     /// For work beside the steps, which takes the lock many times in a row: not while another thread waits for it. That
-    /// one, woken, would find the lock taken again before it had a core, up to hundreds of times. Every hold is short, so
+    /// one, woken, would find the lock taken again before it had a core, up to hundreds of times. Every hold is short:
     /// threads wait for moments, and this work has its turn.
     pub fn lock_beside(&self) -> Writing<'_, T> {
         turns::rest_while(|| self.waiting.load(Ordering::Relaxed) > 0);
