@@ -22,6 +22,8 @@ const OWN_STOPS_WITHIN: Duration = Duration::from_secs(5);
 const STOPS_WITHIN: Duration = Duration::from_secs(20);
 /// Maximum rounds of news to followers at one stop.
 const ANSWERS_AT_A_STOP: u32 = 100;
+/// Maximum times that a step of time is put off since a receive was answered that followers have not heard of.
+const PUT_OFF_MAX: u32 = 10;
 /// Bytes of a follower's name.
 const NAME_BYTES_MAX: usize = 64;
 
@@ -98,7 +100,7 @@ async fn apply(running: &Running, followers: &Followers, asked: &Asked) -> Resul
     let _moving = followers.begin().await;
     let state = match asked {
         Asked::Advance(by) => return advance(running, followers, *by).await,
-        Asked::Freeze(frozen) => step(running, Step::Freeze(*frozen)).await?,
+        Asked::Freeze(frozen) => freeze(running, *frozen).await?,
         Asked::Follow { .. } => running.engine.clock_state(),
     };
     followers.tell(true).await;
@@ -111,8 +113,11 @@ async fn advance(running: &Running, followers: &Followers, by: Duration) -> Resu
     let mut left = by;
     let begun = Instant::now();
     let held = running.engine.hold_time();
+    // Receives that were answered before the last news to followers.
+    let mut told = step(running, Duration::ZERO, None).await?.answered;
     // Followers at work finish first, and say what is due next.
     followers.tell(true).await;
+    let (mut is_quiet, mut put_off) = (true, 0);
     loop {
         let now = running.engine.clock_state().now;
         let took = begun.elapsed();
@@ -121,10 +126,16 @@ async fn advance(running: &Running, followers: &Followers, by: Duration) -> Resu
         // Something that stays due moves on by the least there is.
         let to_due = due.map(|due| due.since(now).max(Duration::from_millis(1)));
         let length = to_due.map_or(left, |to_due| to_due.min(left));
-        let before = answers(&running.engine);
-        step(running, Step::Advance(length)).await?;
-        left = left.saturating_sub(length);
-        tell(running, followers, before).await?;
+        // A follower whose receive was answered since may have something due earlier: it is told first.
+        let may_wait = due.is_some() && is_quiet && put_off < PUT_OFF_MAX;
+        let stepped = step(running, length, may_wait.then_some(told)).await?;
+        if stepped.moved {
+            left = left.saturating_sub(length);
+            put_off = 0;
+        } else {
+            put_off += 1;
+        }
+        is_quiet = tell(running, followers, &mut told, stepped.answered).await?;
         if left.is_zero() {
             break;
         }
@@ -137,41 +148,55 @@ async fn advance(running: &Running, followers: &Followers, by: Duration) -> Resu
 }
 
 /// Tells the followers of a stop. A poll that one of them sends again may be answered at once: followers get that news
-/// too, before time goes on.
-async fn tell(running: &Running, followers: &Followers, mut before: u64) -> Result<(), String> {
+/// too, before time goes on. `told` is how many receives were answered before the last news. Returns whether none was
+/// answered since.
+async fn tell(
+    running: &Running,
+    followers: &Followers,
+    told: &mut u64,
+    mut answered: u64,
+) -> Result<bool, String> {
     for _again in 0..ANSWERS_AT_A_STOP {
-        let now = answers(&running.engine);
-        followers.tell(now != before).await;
-        before = now;
+        followers.tell(answered != *told).await;
+        *told = answered;
         // What has arrived by now is answered.
-        step(running, Step::Advance(Duration::ZERO)).await?;
-        if answers(&running.engine) == before {
-            break;
+        answered = step(running, Duration::ZERO, None).await?.answered;
+        if answered == *told {
+            return Ok(true);
         }
     }
-    Ok(())
+    Ok(false)
 }
 
-/// How many receives were answered so far.
-fn answers(engine: &Engine) -> u64 {
-    engine.stats().answered_receives.value()
+struct Stepped {
+    moved: bool,
+    /// How many receives were answered so far. Read on the engine's loop, where a receive is counted and its answer
+    /// written in one turn: the answers have left before any news of them.
+    answered: u64,
 }
 
-enum Step {
-    Advance(Duration),
-    Freeze(bool),
+/// Moves time on, unless more receives than `only_at` were answered by then.
+async fn step(running: &Running, by: Duration, only_at: Option<u64>) -> Result<Stepped, String> {
+    let engine = Arc::clone(&running.engine);
+    on_its_loop(running, async move {
+        let answered = || engine.stats().answered_receives.value();
+        let moved = engine.advance_if(by, || only_at.is_none_or(|told| answered() == told)).await?;
+        Ok(Stepped { moved, answered: answered() })
+    })
+    .await
+}
+
+async fn freeze(running: &Running, frozen: bool) -> Result<ClockState, String> {
+    let engine = Arc::clone(&running.engine);
+    on_its_loop(running, async move { engine.freeze(frozen).await }).await
 }
 
 /// On the engine's own loop: a jump lets everybody there finish before time goes on.
-async fn step(running: &Running, step: Step) -> Result<ClockState, String> {
-    let engine: Arc<Engine> = running.engine.clone();
-    let moved = running.home.spawn(async move {
-        match step {
-            Step::Advance(by) => engine.advance(by).await,
-            Step::Freeze(frozen) => engine.freeze(frozen).await,
-        }
-    });
-    match moved.await {
+async fn on_its_loop<T: Send + 'static>(
+    running: &Running,
+    moved: impl Future<Output = Result<T, EngineError>> + Send + 'static,
+) -> Result<T, String> {
+    match running.home.spawn(moved).await {
         Ok(moved) => moved.map_err(|error| error.to_string()),
         Err(_) => Err("the server is stopping".to_owned()),
     }

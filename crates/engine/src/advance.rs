@@ -45,10 +45,22 @@ impl Engine {
     ///
     /// When it returns, the next command sees all effects. Dropped early, time goes on from where it got to.
     pub async fn advance(&self, by: Duration) -> Result<ClockState, EngineError> {
+        self.advance_if(by, || true).await?;
+        Ok(self.clock.state())
+    }
+
+    /// The same, if `still` says so when everybody has finished at the present instant. No request is answered between
+    /// that and the first step of time. Returns whether time went on.
+    pub async fn advance_if(&self, by: Duration, still: impl Fn() -> bool) -> Result<bool, EngineError> {
         let _alone = self.time_mover().await?;
         let steps = self.clock.step();
-        let target = steps.from.plus(by);
         self.settle().await;
+        if !still() {
+            let from = steps.from;
+            self.end_steps(steps, from);
+            return Ok(false);
+        }
+        let target = steps.from.plus(by);
         loop {
             let next = self.next_turn();
             if next > target || next == Timestamp::NEVER {
@@ -58,7 +70,7 @@ impl Engine {
             self.live_through_instant().await?;
         }
         self.end_steps(steps, target);
-        Ok(self.clock.state())
+        Ok(true)
     }
 
     /// Stops the virtual clock, or lets it run again.

@@ -41,6 +41,25 @@ async fn jump_lives_through_every_instant_in_order() {
 }
 
 #[tokio::test]
+async fn a_jump_is_put_off_when_a_receive_was_answered_at_the_present_instant() {
+    let bench = Bench::new().await;
+    let queue = bench.queue("q").await;
+    let diary = Diary::default();
+    let answers = || bench.engine.stats().answered_receives.value();
+    let told = answers();
+    note(&bench, &diary, queue, seconds(20), "first");
+    rest().await;
+    bench.send(queue, "a").await;
+    // The answer is on its way: it has not been counted yet.
+    assert_eq!(answers(), told);
+    assert_eq!(bench.engine.advance_if(seconds(600), || answers() == told).await, Ok(false));
+    assert_eq!((bench.engine.now(), answers()), (START, told + 1));
+    assert_eq!(*diary.lock(), [(0, "first: a".to_owned())]);
+    assert_eq!(bench.engine.advance_if(seconds(600), || answers() == told + 1).await, Ok(true));
+    assert_eq!(bench.engine.now(), START.plus(seconds(600)));
+}
+
+#[tokio::test]
 async fn whoever_is_woken_does_its_work_before_time_goes_on() {
     let bench = Bench::new().await;
     let queue = bench.queue("q").await;

@@ -10,7 +10,7 @@ use kew_core::time::millis;
 use tokio::sync::oneshot;
 
 use super::lease::{Lease, Renewal};
-use crate::clock::Sleep;
+use crate::clock::{Due, Sleep};
 use crate::project::{Encoding, Function};
 use crate::queue::{Held, QueueError};
 use crate::run;
@@ -52,7 +52,7 @@ impl Worker<'_> {
             && let Some(poison) = &self.function.trigger.poison
         {
             self.tell_moved(poison);
-            return self.complete(&End::Poison(poison)).await;
+            return self.complete(&End::Poison(poison), self.shared.clock.busy()).await;
         }
         let content = match self.function.trigger.encoding.unwrap_or(self.shared.settings.encoding) {
             Encoding::None => message.text.clone().into_bytes(),
@@ -63,17 +63,17 @@ impl Worker<'_> {
         };
         let (ends, ended) = oneshot::channel();
         let run = async {
-            let succeeded = self.run(&content).await;
+            let ran = self.run(&content).await;
             // The renewal sees that it is over, and ends first.
             drop(ends);
-            succeeded
+            ran
         };
-        let (succeeded, ()) = tokio::join!(run, self.lease.renew(renewal, ended));
+        let ((succeeded, doing), ()) = tokio::join!(run, self.lease.renew(renewal, ended));
         let Some(end) = self.end(succeeded) else { return };
         if let End::Poison(queue) = end {
             self.tell_moved(queue);
         }
-        self.complete(&end).await;
+        self.complete(&end, doing).await;
     }
 
     fn tell_moved(&self, queue: &str) {
@@ -95,8 +95,8 @@ impl Worker<'_> {
         Some(if is_last { End::Poison(poison) } else { End::Release })
     }
 
-    /// One run, logged from beginning to end.
-    async fn run(&self, content: &[u8]) -> bool {
+    /// One run, logged from beginning to end: whether it succeeded. Before its end is logged, what follows it begins.
+    async fn run(&self, content: &[u8]) -> (bool, Due) {
         let (name, queue, message) = (&self.function.name, &self.function.trigger.queue, self.lease.message);
         let log = &self.shared.log;
         let id = self.shared.id();
@@ -111,11 +111,12 @@ impl Worker<'_> {
         ));
         let begun = self.shared.clock.now();
         let ran = run::run(self.shared, self.function, message, content, &id).await;
+        let doing = self.shared.clock.busy();
         let duration = millis(self.shared.clock.now().since(begun));
         match ran {
             Ok(()) => {
                 log.info(&format!("Executed 'Functions.{name}' (Succeeded, Id={id}, Duration={duration}ms)"));
-                true
+                (true, doing)
             }
             Err(fault) => {
                 log.error(&format!("Executed 'Functions.{name}' (Failed, Id={id}, Duration={duration}ms)"));
@@ -124,7 +125,7 @@ impl Worker<'_> {
                     &format!("Exception while executing function: Functions.{name}: {fault}"),
                     &[("invocation", &id)],
                 );
-                false
+                (false, doing)
             }
         }
     }
@@ -142,18 +143,20 @@ impl Worker<'_> {
             "Message '{id}' is not valid Base64, so 'Functions.{name}' is not run for it; {advice}. {then}"
         ));
         if let Some(poison) = poison {
-            self.complete(&End::Poison(poison)).await;
+            self.complete(&End::Poison(poison), self.shared.clock.busy()).await;
         }
     }
 
     /// Does it, again and again while the server cannot and the message is still held. It never leads to another run
-    /// by this host.
-    async fn complete(&self, end: &End<'_>) {
+    /// by this host. Time on a clock that is moved by hand waits for the first try alone: `doing` ends with it.
+    async fn complete(&self, end: &End<'_>, doing: Due) {
+        let mut doing = Some(doing);
         let mut put = false;
         let mut pause = AGAIN_MIN;
         let mut is_told = false;
         loop {
             let Err(error) = self.try_to(end, &mut put).await else { return self.tell_complete(end) };
+            drop(doing.take());
             if error.fault.is_passing() && self.shared.clock.now() < self.lease.until() {
                 if !is_told {
                     is_told = true;
