@@ -63,7 +63,7 @@ impl Book {
         let attempts = held.repeatable.image();
         let carried =
             |(id, attempt): &(Text, Attempt)| (id.clone(), attempt.first_at, attempt.sequences.clone());
-        let mut attempts: Vec<_> = attempts.iter().flatten().map(carried).collect();
+        let mut attempts: Vec<_> = attempts.iter().map(carried).collect();
         attempts.sort_unstable();
         let departures = held.departures.0.iter().map(|(due, ())| *due).collect();
         CarriedOrder { turns, departures, attempts }
@@ -81,14 +81,14 @@ impl Image {
 
     /// The messages with an entry, in order.
     pub(crate) fn entries(&self) -> Vec<&Entry> {
-        let mut entries: Vec<&Entry> = self.entries.iter().flatten().map(|(_, entry)| entry).collect();
+        let mut entries: Vec<&Entry> = self.entries.iter().map(|(_, entry)| entry).collect();
         entries.sort_unstable_by_key(|entry| entry.item.sequence);
         entries
     }
 
     /// The receives that may be repeated, in the order of their names.
     pub(crate) fn attempts(&self) -> Vec<&(Text, Attempt)> {
-        let mut attempts: Vec<&(Text, Attempt)> = self.repeatable.iter().flatten().collect();
+        let mut attempts: Vec<&(Text, Attempt)> = self.repeatable.iter().collect();
         attempts.sort_unstable_by(|one, other| one.0.as_bytes().cmp(other.0.as_bytes()));
         attempts
     }

@@ -16,13 +16,14 @@ pub(crate) struct Oldest {
     known: Timestamp,
     /// The same of the pass that is under way.
     passing: Timestamp,
-    /// The next piece of that pass.
-    next: usize,
+    /// Pieces that this pass has yet to go through. It goes from the last to the first: an entry that changes its place
+    /// moves towards the first, so none is missed.
+    left: usize,
 }
 
 impl Default for Oldest {
     fn default() -> Self {
-        Self { known: Timestamp::NEVER, passing: Timestamp::NEVER, next: 0 }
+        Self { known: Timestamp::NEVER, passing: Timestamp::NEVER, left: 0 }
     }
 }
 
@@ -37,15 +38,16 @@ impl Oldest {
     /// Looks at some entries; at all when they are not very many.
     pub(crate) fn look(&mut self, entries: &Keyed<Sequence, Entry>) -> Timestamp {
         let pieces = entries.pieces();
-        if pieces <= PIECES_AT_ONCE {
-            (self.passing, self.next) = (Timestamp::NEVER, 0);
+        if pieces <= PIECES_AT_ONCE || self.left == 0 {
+            (self.passing, self.left) = (Timestamp::NEVER, pieces);
         }
-        let to = pieces.min(self.next + PIECES_AT_ONCE);
-        let looked_at = (self.next..to).flat_map(|piece| entries.values_in(piece));
+        let to = self.left.min(pieces);
+        let from = to.saturating_sub(PIECES_AT_ONCE);
+        let looked_at = (from..to).flat_map(|piece| entries.values_in(piece));
         self.passing = looked_at.map(|entry| entry.item.sent_at).fold(self.passing, Timestamp::min);
-        self.next = to;
-        if to == pieces {
-            (self.known, self.passing, self.next) = (self.passing, Timestamp::NEVER, 0);
+        self.left = from;
+        if from == 0 {
+            self.known = self.passing;
         }
         self.known
     }

@@ -1,25 +1,23 @@
 //! Values by key, of which an image can be made at any moment without a look at each.
 //!
 //! The values lie in the pieces of a [`Slab`], which an image shares. Where each lies is known beside them, and is no
-//! part of the image.
+//! part of the image. They lie without gaps: the last one takes the place of one that leaves, so that a look at all
+//! costs as much as there are, however many there were.
 
 use std::hash::Hash;
 
 use super::parted::Parted;
 use super::slab::Slab;
 
-/// Slots that are kept when nothing is left.
-const SLOTS_KEPT: usize = 256;
-
 /// Values by key.
 #[derive(Clone, Debug)]
 pub(crate) struct Keyed<K, V> {
-    slots: Slab<Option<(K, V)>>,
+    slots: Slab<(K, V)>,
     places: Parted<K, u32>,
 }
 
 /// The values of a [`Keyed`] at one moment.
-pub(crate) type KeyedImage<K, V> = Slab<Option<(K, V)>>;
+pub(crate) type KeyedImage<K, V> = Slab<(K, V)>;
 
 impl<K, V> Default for Keyed<K, V> {
     fn default() -> Self {
@@ -43,13 +41,13 @@ impl<K: Eq + Hash + Clone, V: Clone> Keyed<K, V> {
 
     #[inline]
     pub(crate) fn get(&self, key: &K) -> Option<&V> {
-        let (_, value) = self.slots.get(*self.places.get(key)?)?.as_ref()?;
+        let (_, value) = self.slots.get(*self.places.get(key)?)?;
         Some(value)
     }
 
     #[inline]
     pub(crate) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
-        let (_, value) = self.slots.get_mut(*self.places.get(key)?)?.as_mut()?;
+        let (_, value) = self.slots.get_mut(*self.places.get(key)?)?;
         Some(value)
     }
 
@@ -58,29 +56,30 @@ impl<K: Eq + Hash + Clone, V: Clone> Keyed<K, V> {
     pub(crate) fn insert(&mut self, key: K, value: V) {
         let mut new = Some(value);
         let slots = &mut self.slots;
-        let slot = self
-            .places
-            .get_or_insert_with(key, |key| slots.insert(new.take().map(|value| (key.clone(), value))));
-        if let (Some(value), Some(known)) = (new, self.slots[*slot].as_mut()) {
-            known.1 = value;
+        let slot = *self.places.get_or_insert_with(key, |key| {
+            slots.insert((key.clone(), new.take().expect("a missing value is put in once")))
+        });
+        if let Some(value) = new {
+            self.slots[slot].1 = value;
         }
     }
 
     #[inline]
     pub(crate) fn remove(&mut self, key: &K) -> Option<V> {
         let slot = self.places.remove(key)?;
-        let (_, value) = self.slots.get_mut(slot)?.take()?;
-        if self.places.is_empty() && self.slots.len() > SLOTS_KEPT {
-            self.slots = Slab::default();
-        } else {
-            self.slots.give_back(slot);
+        let last = self.slots.pop()?;
+        if slot as usize == self.slots.len() {
+            return Some(last.1);
         }
-        Some(value)
+        if let Some(place) = self.places.get_mut(&last.0) {
+            *place = slot;
+        }
+        Some(std::mem::replace(&mut self.slots[slot], last).1)
     }
 
     /// The values, in no particular order.
     pub(crate) fn values(&self) -> impl Iterator<Item = &V> {
-        self.slots.iter().flatten().map(|(_, value)| value)
+        self.slots.iter().map(|(_, value)| value)
     }
 
     /// How many pieces the values lie in.
@@ -88,14 +87,14 @@ impl<K: Eq + Hash + Clone, V: Clone> Keyed<K, V> {
         self.slots.pieces()
     }
 
-    /// The values in one piece.
+    /// The values in one piece. One that changes its place goes to this piece or one before it.
     pub(crate) fn values_in(&self, piece: usize) -> impl Iterator<Item = &V> {
-        self.slots.piece(piece).iter().flatten().map(|(_, value)| value)
+        self.slots.piece(piece).iter().map(|(_, value)| value)
     }
 
     /// Every value, piece by piece; a piece may hold none.
     pub(crate) fn into_pieces(self) -> impl Iterator<Item = Option<V>> {
-        let values = self.slots.into_values().map(|slot| slot.map(|(_, value)| value));
+        let values = self.slots.into_values().map(|(_, value)| Some(value));
         values.chain(self.places.into_values().map(|_| None))
     }
 
@@ -127,8 +126,14 @@ mod tests {
         }
         assert_eq!((keyed.get(&1), keyed.get(&2), keyed.get(&3)), (Some(&7), Some(&9), None));
         assert_eq!((keyed.len(), keyed.values().count(), keyed.places.len()), (667, 667, 667));
-        let seen: Vec<(u64, u64)> = image.iter().flatten().copied().collect();
-        assert!(seen.into_iter().eq((0..1_000).map(|n| (n, n * 2))));
+        assert!(image.iter().copied().eq((0..1_000).map(|n| (n, n * 2))));
+        let mut left: Vec<u64> = keyed.values().copied().collect();
+        left.sort_unstable();
+        let mut expected: Vec<u64> = (0..1_000).filter(|n| n % 3 != 0).map(|n| n * 2).collect();
+        expected.retain(|value| ![2, 4].contains(value));
+        expected.extend([7, 8, 9]);
+        expected.sort_unstable();
+        assert_eq!(left, expected);
     }
 
     #[test]
@@ -136,8 +141,18 @@ mod tests {
         let mut keyed = Keyed::default();
         (0..10_000_u64).for_each(|n| keyed.insert(n, n));
         (0..10_000_u64).for_each(|n| assert!(keyed.remove(&n).is_some()));
-        assert!(keyed.is_empty() && keyed.slots.len() == 0);
+        assert!(keyed.is_empty() && keyed.slots.len() == 0 && keyed.pieces() == 1);
         keyed.insert(1, 1);
         assert_eq!(keyed.get(&1), Some(&1));
+    }
+
+    #[test]
+    fn few_that_are_left_of_very_many_lie_close_together() {
+        let mut keyed = Keyed::default();
+        (0..100_000_u64).for_each(|n| keyed.insert(n, n));
+        let stays = |n: &u64| n % 1_000 == 7;
+        (0..100_000).filter(|n| !stays(n)).for_each(|n| assert_eq!(keyed.remove(&n), Some(n)));
+        assert_eq!((keyed.len(), keyed.pieces()), (100, 1));
+        assert!((0..100_000).filter(stays).all(|n| keyed.get(&n) == Some(&n)));
     }
 }

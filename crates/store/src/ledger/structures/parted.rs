@@ -81,6 +81,12 @@ impl<K: Eq + Hash, V> Parted<K, V> {
         self.part(hash).find(hash, |(known, _)| known == key).map(|(_, value)| value)
     }
 
+    #[inline]
+    pub(crate) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
+        let hash = self.hasher.hash_one(key);
+        self.part_mut(hash).find_mut(hash, |(known, _)| known == key).map(|(_, value)| value)
+    }
+
     /// The value of a key; one is made where there is none.
     #[inline]
     pub(crate) fn get_or_insert_with(&mut self, key: K, make: impl FnOnce(&K) -> V) -> &mut V {

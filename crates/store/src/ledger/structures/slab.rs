@@ -45,6 +45,16 @@ impl<T: Clone> Slab<T> {
         (before + piece.len() - 1) as u32
     }
 
+    /// Takes the last slot out. Only where none is ever given back: it would be used again.
+    pub(crate) fn pop(&mut self) -> Option<T> {
+        let value = Arc::make_mut(self.pieces.last_mut()?).pop();
+        // The first piece stays: most queues are small, and empty now and then.
+        if self.pieces.len() > 1 && self.pieces.last().is_some_and(|piece| piece.is_empty()) {
+            self.pieces.pop();
+        }
+        value
+    }
+
     /// Gives a slot back. What is in it stays until the slot is used again.
     pub(crate) fn give_back(&mut self, slot: u32) {
         self.free.push(slot);
