@@ -22,7 +22,7 @@ const OWN_STOPS_WITHIN: Duration = Duration::from_secs(5);
 const STOPS_WITHIN: Duration = Duration::from_secs(20);
 /// Maximum rounds of news to followers at one stop.
 const ANSWERS_AT_A_STOP: u32 = 100;
-/// Maximum times that a step of time is put off since a receive was answered that followers have not heard of.
+/// Maximum times in a row that a step of time is put off because a receive was answered after the last news.
 const PUT_OFF_MAX: u32 = 10;
 /// Bytes of a follower's name.
 const NAME_BYTES_MAX: usize = 64;
@@ -126,7 +126,7 @@ async fn advance(running: &Running, followers: &Followers, by: Duration) -> Resu
         // Something that stays due moves on by the least there is.
         let to_due = due.map(|due| due.since(now).max(Duration::from_millis(1)));
         let length = to_due.map_or(left, |to_due| to_due.min(left));
-        // A follower whose receive was answered since may have something due earlier: it is told first.
+        // A follower whose receive was answered since may have something due earlier. Time waits until it says so.
         let may_wait = due.is_some() && is_quiet && put_off < PUT_OFF_MAX;
         let stepped = step(running, length, may_wait.then_some(told)).await?;
         if stepped.moved {
