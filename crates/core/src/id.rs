@@ -15,6 +15,12 @@ pub struct QueueId(pub u64);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Sequence(pub u64);
 
+impl From<Sequence> for u64 {
+    fn from(sequence: Sequence) -> Self {
+        sequence.0
+    }
+}
+
 /// A move task's number inside one store. Never reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct TaskId(pub u64);

@@ -12,6 +12,7 @@ use kew_core::rules::dedup;
 use kew_core::{MessageId, Sequence, Timestamp};
 
 use super::parted::Parted;
+use super::pieces::Pieces;
 use super::varint::{self, Reader};
 
 pub(crate) const GENERATION: Duration = Duration::from_secs(10);
@@ -42,7 +43,7 @@ const LEAVE_AT_ONCE: usize = 16;
 #[derive(Clone, Debug)]
 enum Kept {
     /// In memory, under these identities.
-    Here(Vec<u128>),
+    Here(Pieces<u128>),
     /// On the shelf; the first four bytes of each identity, in order.
     Away(Box<[u32]>),
 }
@@ -73,7 +74,7 @@ pub(crate) struct Sends {
     firsts: Parted<u128, First>,
     generations: VecDeque<Generation>,
     /// Generations whose identities leave memory, a few at a time: one may have millions.
-    leaving: VecDeque<(Timestamp, Vec<u128>)>,
+    leaving: VecDeque<(Timestamp, Pieces<u128>)>,
     /// While another thread remembers: the first sends that it has not taken yet.
     aside: Option<Vec<(u128, First)>>,
 }
@@ -124,10 +125,14 @@ impl Sends {
         match self.generations.get_mut(place).filter(|generation| generation.start == start) {
             Some(Generation { kept: Kept::Here(identities), .. }) => {
                 if is_new {
-                    identities.push(identity);
+                    identities.push_back(identity);
                 }
             }
-            _ => self.generations.insert(place, Generation { start, kept: Kept::Here(vec![identity]) }),
+            _ => {
+                let mut identities = Pieces::default();
+                identities.push_back(identity);
+                self.generations.insert(place, Generation { start, kept: Kept::Here(identities) });
+            }
         }
     }
 
@@ -159,7 +164,7 @@ impl Sends {
     pub(crate) fn let_some_go(&mut self, max: usize) -> bool {
         for _ in 0..max {
             let Some((start, identities)) = self.leaving.front_mut() else { return false };
-            let Some(identity) = identities.pop() else {
+            let Some(identity) = identities.pop_back() else {
                 self.leaving.pop_front();
                 continue;
             };
@@ -196,16 +201,16 @@ impl Sends {
     }
 
     /// The identities of a generation in memory, from one place to another.
-    fn identities(&self, start: Timestamp, places: Range<usize>) -> Option<&[u128]> {
+    fn identities(&self, start: Timestamp, places: Range<usize>) -> Option<impl Iterator<Item = &u128>> {
         let generation = self.generations.iter().find(|generation| generation.start == start)?;
         let Kept::Here(identities) = &generation.kept else { return None };
-        identities.get(places.start..places.end.min(identities.len()))
+        Some(identities.range(places))
     }
 
     /// Some identities of a generation as they are put away, not sorted yet; `None` when it is not in memory.
     pub(crate) fn entries(&self, start: Timestamp, places: Range<usize>) -> Option<Vec<PutAwayEntry>> {
         let identities = self.identities(start, places)?;
-        let known = identities.iter().filter_map(|identity| Some((*identity, self.firsts.get(identity)?)));
+        let known = identities.filter_map(|identity| Some((*identity, self.firsts.get(identity)?)));
         Some(known.map(|(identity, first)| put_away_bytes(identity, first)).collect())
     }
 

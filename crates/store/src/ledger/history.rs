@@ -1,7 +1,5 @@
 //! What happened lately, in a ring of fixed-size events.
 
-use std::collections::VecDeque;
-
 use hashbrown::HashMap;
 use kew_core::command::{Trace, Traced};
 use kew_core::outcome::Trail;
@@ -11,13 +9,14 @@ use kew_core::{
 };
 
 use super::book::Ended;
+use super::pieces::Pieces;
 
 /// Departures that are kept until somebody asks for them; more are only counted.
 const DEPARTURES_MAX: usize = 1_000;
 
 /// The newest events.
 pub(crate) struct Ring {
-    events: VecDeque<Event>,
+    events: Pieces<Event>,
     max: usize,
     /// What the texts of the kept events take, each counted for every event that has it.
     words_bytes: usize,
@@ -61,7 +60,7 @@ struct Apart {
 impl Ring {
     pub(crate) fn new(max: usize) -> Self {
         Self {
-            events: VecDeque::new(),
+            events: Pieces::default(),
             max,
             words_bytes: 0,
             first: 0,
@@ -272,11 +271,8 @@ impl Ring {
 
     /// What happened to one message, oldest first.
     pub(crate) fn of(&self, queue: QueueId, sequence: Sequence) -> Vec<Event> {
-        self.events
-            .iter()
-            .filter(|event| event.queue == queue && event.sequence == sequence)
-            .cloned()
-            .collect()
+        let events = self.events.range(0..usize::MAX);
+        events.filter(|event| event.queue == queue && event.sequence == sequence).cloned().collect()
     }
 }
 
@@ -337,7 +333,7 @@ mod tests {
             assert!(taken <= 100 * size_of::<Event>(), "{taken} bytes after {at} failures");
         }
         assert_eq!(ring.words_bytes, ring.events.len() * 152);
-        assert_eq!(ring.events.back().map(|event| event.at), Some(Timestamp(200)));
+        assert_eq!(ring.events.get(ring.events.len() - 1).map(|event| event.at), Some(Timestamp(200)));
         for at in 201..=400 {
             let kind = EventKind::Lapsed { visible_at: Timestamp(at) };
             ring.push(Timestamp(at), QueueId(1), Sequence(1), kind);

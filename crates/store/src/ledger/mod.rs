@@ -84,7 +84,7 @@ use expired::Expired;
 use history::Ring;
 use pace::Pace;
 use structures::regions::Regions;
-use structures::{keyed, ordered, parted, row, sink, slab};
+use structures::{keyed, near, ordered, parted, pieces, row, sink, slab};
 
 /// Deduplication ids and history events: what may grow, and how far; and how much one step does.
 #[derive(Clone, Copy, Debug)]

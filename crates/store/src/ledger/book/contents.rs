@@ -16,6 +16,7 @@ use crate::ledger::fifo::Fifo;
 use crate::ledger::groups::Groups;
 use crate::ledger::item::{Entry, Item};
 use crate::ledger::keyed::Keyed;
+use crate::ledger::near::Near;
 use crate::ledger::ordered::Ordered;
 use crate::ledger::ready::Ready;
 
@@ -45,6 +46,9 @@ impl DepartureTimes {
     }
 }
 
+/// What is known of messages that are in flight, or came back: most stand near their neighbours.
+pub(crate) type Entries = Keyed<Sequence, Entry, Near>;
+
 /// The messages of a queue, each in its one place, and what is known of them.
 #[derive(Default, Debug)]
 pub(crate) struct Contents {
@@ -59,7 +63,7 @@ pub(crate) struct Contents {
     pub oldest: (Timestamp, Option<Timestamp>),
     /// FIFO: the shelf's mark when the settings last changed, and with them perhaps what has expired.
     pub set_at: u64,
-    pub entries: Keyed<Sequence, Entry>,
+    pub entries: Entries,
     pub oldest_entry: Oldest,
     pub alarms: Alarms,
     /// When leases end, if they end before anything else happens to their messages.

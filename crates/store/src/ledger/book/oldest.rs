@@ -1,9 +1,8 @@
 //! When the oldest of very many entries was sent, found a little at a time.
 
-use kew_core::{Sequence, Timestamp};
+use kew_core::Timestamp;
 
-use crate::ledger::item::Entry;
-use crate::ledger::keyed::Keyed;
+use super::contents::Entries;
 
 /// Pieces of entries that one look goes through, some sixty thousand entries: a millisecond.
 const PIECES_AT_ONCE: usize = 256;
@@ -36,7 +35,7 @@ impl Oldest {
     }
 
     /// Looks at some entries; at all when they are not very many.
-    pub(crate) fn look(&mut self, entries: &Keyed<Sequence, Entry>) -> Timestamp {
+    pub(crate) fn look(&mut self, entries: &Entries) -> Timestamp {
         let pieces = entries.pieces();
         if pieces <= PIECES_AT_ONCE || self.left == 0 {
             (self.passing, self.left) = (Timestamp::NEVER, pieces);
@@ -55,12 +54,13 @@ impl Oldest {
 
 #[cfg(test)]
 mod tests {
+    use kew_core::Sequence;
+
     use super::*;
     use crate::ledger::block::tests::item;
-    use crate::ledger::item::Hold;
-    use crate::ledger::item::Item;
+    use crate::ledger::item::{Entry, Hold, Item};
 
-    fn put(entries: &mut Keyed<Sequence, Entry>, oldest: &mut Oldest, sequence: u64, sent_at: u64) {
+    fn put(entries: &mut Entries, oldest: &mut Oldest, sequence: u64, sent_at: u64) {
         let item = Item { sent_at: Timestamp(sent_at), ..item(sequence) };
         oldest.note(item.sent_at);
         entries.insert(item.sequence, Entry { item, hold: Hold::Ready, alarm: Timestamp::NEVER });
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn of_few_entries_every_look_finds_the_oldest() {
-        let (mut entries, mut oldest) = (Keyed::default(), Oldest::default());
+        let (mut entries, mut oldest) = (Entries::default(), Oldest::default());
         assert_eq!(oldest.look(&entries), Timestamp::NEVER);
         for sequence in 1..=2_000 {
             put(&mut entries, &mut oldest, sequence, 10_000 + sequence);
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn of_very_many_no_look_is_long_and_what_is_known_is_never_too_late() {
-        let (mut entries, mut oldest) = (Keyed::default(), Oldest::default());
+        let (mut entries, mut oldest) = (Entries::default(), Oldest::default());
         let count = 3 * 65_536 + 1;
         for sequence in 1..=count {
             put(&mut entries, &mut oldest, sequence, sequence + 5);

@@ -22,6 +22,7 @@ use super::block::Block;
 use super::fifo::{Fifo, Sum};
 use super::groups::GroupSlot;
 use super::item::Item;
+use super::lane::Index;
 use super::row::Row;
 use super::shelf::Shelf;
 
@@ -33,8 +34,8 @@ mod tests;
 pub(crate) struct Expired {
     /// Each with the retention its messages expired under.
     blocks: VecDeque<(Arc<Block>, Duration)>,
-    /// Many blocks at once, the same.
-    rows: VecDeque<(Row<Block>, Duration)>,
+    /// Many blocks at once, the same, and what is left of an index of them: it is given back with them.
+    rows: VecDeque<(Row<Block>, Duration, Index)>,
     /// Orders that left a FIFO queue, of which the messages before a line expired.
     orders: VecDeque<Box<Fifo>>,
     /// How many messages there are in all of these.
@@ -70,10 +71,11 @@ impl Expired {
         }
     }
 
-    /// Adds many blocks at once of which all messages expired under this retention, and none is of a group.
-    pub(crate) fn add_blocks(&mut self, blocks: Row<Block>, retention: Duration, live: Sum) {
+    /// Adds many blocks at once, and an index of them, of which all messages expired under this retention, and none is
+    /// of a group.
+    pub(crate) fn add_blocks(&mut self, blocks: Row<Block>, index: Index, retention: Duration, live: Sum) {
         self.count(live);
-        self.rows.push_back((blocks, retention));
+        self.rows.push_back((blocks, retention, index));
     }
 
     /// Adds the order of a FIFO queue of which every message at rest expired under this retention.
@@ -165,7 +167,8 @@ impl Expired {
     }
 
     fn next_of_rows(&mut self) -> Option<(Arc<Block>, Duration)> {
-        while let Some((row, retention)) = self.rows.front_mut() {
+        while let Some((row, retention, index)) = self.rows.front_mut() {
+            index.pop_first();
             if let Some(block) = row.pop_front_shared() {
                 return Some((block, *retention));
             }
@@ -182,7 +185,7 @@ impl Expired {
             let one = |block: &Block, kept: Duration| Some(block.get(sequence)?.expires_at(kept));
             let alone = self.blocks.iter().find_map(|(block, kept)| one(block, *kept));
             let many =
-                || self.rows.iter().find_map(|(row, kept)| row.iter().find_map(|block| one(block, *kept)));
+                || self.rows.iter().find_map(|(row, kept, _)| row.iter().find_map(|block| one(block, *kept)));
             let in_order = || self.orders.iter().find_map(|order| order.over_at(sequence));
             alone.or_else(many).or_else(in_order)
         };
@@ -207,7 +210,7 @@ impl Expired {
         let rows = self
             .rows
             .iter()
-            .map(|(row, _)| row.heap_bytes() + row.iter().map(Block::heap_bytes).sum::<usize>());
+            .map(|(row, ..)| row.heap_bytes() + row.iter().map(Block::heap_bytes).sum::<usize>());
         blocks.sum::<usize>()
             + self.orders.iter().map(|order| order.heap_bytes()).sum::<usize>()
             + rows.sum::<usize>()

@@ -9,29 +9,87 @@ use std::hash::Hash;
 use super::parted::Parted;
 use super::slab::Slab;
 
+/// Where the value of each key lies: a slot below `u32::MAX`.
+pub(crate) trait Places<K>: Default {
+    fn len(&self) -> usize;
+
+    fn get(&self, key: &K) -> Option<u32>;
+
+    /// The slot of a key; one is made where there is none.
+    fn get_or_insert_with(&mut self, key: K, make: impl FnOnce() -> u32) -> u32;
+
+    /// A key that is there has another slot.
+    fn set(&mut self, key: &K, slot: u32);
+
+    fn remove(&mut self, key: &K) -> Option<u32>;
+
+    /// Everything that takes long to give back, piece by piece.
+    fn into_pieces(self) -> impl Iterator<Item = ()>;
+
+    /// Bytes held, about.
+    fn heap_bytes(&self) -> usize;
+}
+
+impl<K: Eq + Hash> Places<K> for Parted<K, u32> {
+    #[inline]
+    fn len(&self) -> usize {
+        self.len()
+    }
+
+    #[inline]
+    fn get(&self, key: &K) -> Option<u32> {
+        self.get(key).copied()
+    }
+
+    #[inline]
+    fn get_or_insert_with(&mut self, key: K, make: impl FnOnce() -> u32) -> u32 {
+        *self.get_or_insert_with(key, |_| make())
+    }
+
+    #[inline]
+    fn set(&mut self, key: &K, slot: u32) {
+        if let Some(known) = self.get_mut(key) {
+            *known = slot;
+        }
+    }
+
+    #[inline]
+    fn remove(&mut self, key: &K) -> Option<u32> {
+        self.remove(key)
+    }
+
+    fn into_pieces(self) -> impl Iterator<Item = ()> {
+        self.into_values().map(|_| ())
+    }
+
+    fn heap_bytes(&self) -> usize {
+        self.allocation_size()
+    }
+}
+
 /// Values by key.
 #[derive(Clone, Debug)]
-pub(crate) struct Keyed<K, V> {
+pub(crate) struct Keyed<K, V, P = Parted<K, u32>> {
     slots: Slab<(K, V)>,
-    places: Parted<K, u32>,
+    places: P,
 }
 
 /// The values of a [`Keyed`] at one moment.
 pub(crate) type KeyedImage<K, V> = Slab<(K, V)>;
 
-impl<K, V> Default for Keyed<K, V> {
+impl<K, V, P: Default> Default for Keyed<K, V, P> {
     fn default() -> Self {
-        Self { slots: Slab::default(), places: Parted::default() }
+        Self { slots: Slab::default(), places: P::default() }
     }
 }
 
-impl<K: Eq + Hash + Clone, V: Clone> Keyed<K, V> {
+impl<K: Clone, V: Clone, P: Places<K>> Keyed<K, V, P> {
     pub(crate) fn len(&self) -> usize {
         self.places.len()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.places.is_empty()
+        self.len() == 0
     }
 
     #[inline]
@@ -41,26 +99,26 @@ impl<K: Eq + Hash + Clone, V: Clone> Keyed<K, V> {
 
     #[inline]
     pub(crate) fn get(&self, key: &K) -> Option<&V> {
-        let (_, value) = self.slots.get(*self.places.get(key)?)?;
+        let (_, value) = self.slots.get(self.places.get(key)?)?;
         Some(value)
     }
 
     #[inline]
     pub(crate) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
-        let (_, value) = self.slots.get_mut(*self.places.get(key)?)?;
+        let (_, value) = self.slots.get_mut(self.places.get(key)?)?;
         Some(value)
     }
 
     /// Puts a value under a key; what was there is gone.
     #[inline]
     pub(crate) fn insert(&mut self, key: K, value: V) {
-        let mut new = Some(value);
+        let mut new = Some((key.clone(), value));
         let slots = &mut self.slots;
-        let slot = *self.places.get_or_insert_with(key, |key| {
-            slots.insert((key.clone(), new.take().expect("a missing value is put in once")))
-        });
-        if let Some(value) = new {
-            self.slots[slot].1 = value;
+        let slot = self
+            .places
+            .get_or_insert_with(key, || slots.insert(new.take().expect("a missing value is put in once")));
+        if let Some(new) = new {
+            self.slots[slot] = new;
         }
     }
 
@@ -71,9 +129,7 @@ impl<K: Eq + Hash + Clone, V: Clone> Keyed<K, V> {
         if slot as usize == self.slots.len() {
             return Some(last.1);
         }
-        if let Some(place) = self.places.get_mut(&last.0) {
-            *place = slot;
-        }
+        self.places.set(&last.0, slot);
         Some(std::mem::replace(&mut self.slots[slot], last).1)
     }
 
@@ -95,7 +151,7 @@ impl<K: Eq + Hash + Clone, V: Clone> Keyed<K, V> {
     /// Every value, piece by piece; a piece may hold none.
     pub(crate) fn into_pieces(self) -> impl Iterator<Item = Option<V>> {
         let values = self.slots.into_values().map(|(_, value)| Some(value));
-        values.chain(self.places.into_values().map(|_| None))
+        values.chain(self.places.into_pieces().map(|()| None))
     }
 
     /// The values as they are now.
@@ -105,17 +161,30 @@ impl<K: Eq + Hash + Clone, V: Clone> Keyed<K, V> {
 
     /// Bytes held, about.
     pub(crate) fn heap_bytes(&self) -> usize {
-        self.slots.heap_bytes() + self.places.allocation_size()
+        self.slots.heap_bytes() + self.places.heap_bytes()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ledger::near::Near;
+
+    type Hashed = Parted<u64, u32>;
 
     #[test]
-    fn values_are_found_by_key_and_an_image_stays_as_it_was() {
-        let mut keyed = Keyed::default();
+    fn values_lie_in_the_same_slots_wherever_those_are_known() {
+        an_image_stays::<Hashed>();
+        an_image_stays::<Near>();
+        nothing_is_kept::<Hashed>();
+        nothing_is_kept::<Near>();
+        few_lie_close::<Hashed>();
+        few_lie_close::<Near>();
+    }
+
+    /// Values are found by key, and an image stays as it was.
+    fn an_image_stays<P: Places<u64>>() {
+        let mut keyed = Keyed::<u64, u64, P>::default();
         (0..1_000_u64).for_each(|n| keyed.insert(n, n * 2));
         let image = keyed.image();
         (0..1_000_u64).filter(|n| n % 3 == 0).for_each(|n| assert_eq!(keyed.remove(&n), Some(n * 2)));
@@ -136,9 +205,9 @@ mod tests {
         assert_eq!(left, expected);
     }
 
-    #[test]
-    fn nothing_is_kept_of_very_many_that_left() {
-        let mut keyed = Keyed::default();
+    /// Nothing is kept of very many that left.
+    fn nothing_is_kept<P: Places<u64>>() {
+        let mut keyed = Keyed::<u64, u64, P>::default();
         (0..10_000_u64).for_each(|n| keyed.insert(n, n));
         (0..10_000_u64).for_each(|n| assert!(keyed.remove(&n).is_some()));
         assert!(keyed.is_empty() && keyed.slots.len() == 0 && keyed.pieces() == 1);
@@ -146,9 +215,9 @@ mod tests {
         assert_eq!(keyed.get(&1), Some(&1));
     }
 
-    #[test]
-    fn few_that_are_left_of_very_many_lie_close_together() {
-        let mut keyed = Keyed::default();
+    /// Few that are left of very many lie close together.
+    fn few_lie_close<P: Places<u64>>() {
+        let mut keyed = Keyed::<u64, u64, P>::default();
         (0..100_000_u64).for_each(|n| keyed.insert(n, n));
         let stays = |n: &u64| n % 1_000 == 7;
         (0..100_000).filter(|n| !stays(n)).for_each(|n| assert_eq!(keyed.remove(&n), Some(n)));

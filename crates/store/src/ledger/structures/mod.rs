@@ -3,8 +3,10 @@
 //! Most share their memory with an image, so that a checkpoint can be written while the ledger goes on.
 
 pub(super) mod keyed;
+pub(super) mod near;
 pub(super) mod ordered;
 pub(super) mod parted;
+pub(super) mod pieces;
 pub(super) mod regions;
 pub(super) mod row;
 pub(super) mod sink;

@@ -39,11 +39,6 @@ impl<K: Eq + Hash, V> Parted<K, V> {
         self.len
     }
 
-    #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
     fn parts(&self) -> usize {
         1 + self.others.len()
     }
@@ -124,6 +119,19 @@ impl<K: Eq + Hash, V> Parted<K, V> {
         let ((_, value), _) = found.remove();
         self.len -= 1;
         Some(value)
+    }
+
+    /// Changes the value of a key; `change` answers what of it is wanted, and whether it stays.
+    #[inline]
+    pub(crate) fn change<T>(&mut self, key: &K, change: impl FnOnce(&mut V) -> (T, bool)) -> Option<T> {
+        let hash = self.hasher.hash_one(key);
+        let mut found = self.part_mut(hash).find_entry(hash, |(known, _)| known == key).ok()?;
+        let (answer, stays) = change(&mut found.get_mut().1);
+        if !stays {
+            found.remove();
+            self.len -= 1;
+        }
+        Some(answer)
     }
 
     /// Makes the parts that this number of further values will need.
@@ -227,7 +235,7 @@ mod tests {
     fn parts_are_made_ahead_and_few_values_need_one() {
         let mut parted: Parted<u64, u64> = Parted::default();
         parted.reserve(PART);
-        assert!(parted.is_empty() && parted.others.is_empty());
+        assert!(parted.len() == 0 && parted.others.is_empty());
         parted.reserve(20 * PART);
         assert_eq!(parted.parts(), 20);
         (0..20 * PART as u64).for_each(|key| assert_eq!(parted.insert(key, key), None));
