@@ -254,7 +254,7 @@ impl Ready {
         Some(folded.sum::<u64>() + aside.sum::<u64>())
     }
 
-    /// Takes out most of them, many at once. `backlog_bytes` are the bytes of all bodies of it.
+    /// Takes out most of them, many at once. `body_bytes` are the bytes of all bodies of it.
     pub(crate) fn expire_many(
         &mut self,
         now: Timestamp,

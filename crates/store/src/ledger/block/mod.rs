@@ -261,7 +261,8 @@ impl Block {
     pub(crate) fn sweep(&mut self, mut leaves: impl FnMut(&Item) -> bool) {
         let items: Vec<(usize, Item)> = self.live_items().collect();
         (self.oldest_by_queue, self.earliest_own) = (Timestamp::NEVER, Timestamp::NEVER);
-        (self.newest_by_queue, self.latest_own) = (Timestamp::ZERO, Timestamp::ZERO);
+        // The newest send is kept: a search among blocks counts on it that no block's is before that of an earlier one.
+        self.latest_own = Timestamp::ZERO;
         for (place, item) in items {
             if leaves(&item) {
                 self.mark_gone(place, &item);

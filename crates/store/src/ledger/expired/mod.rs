@@ -207,10 +207,11 @@ impl Expired {
     /// Bytes held, about.
     pub(crate) fn heap_bytes(&self) -> usize {
         let blocks = self.blocks.iter().map(|(block, _)| size_of::<Block>() + block.heap_bytes());
-        let rows = self
-            .rows
-            .iter()
-            .map(|(row, ..)| row.heap_bytes() + row.iter().map(Block::heap_bytes).sum::<usize>());
+        let rows = self.rows.iter().map(|(row, _, index)| {
+            index.len() * size_of::<(Timestamp, u64)>()
+                + row.heap_bytes()
+                + row.iter().map(Block::heap_bytes).sum::<usize>()
+        });
         blocks.sum::<usize>()
             + self.orders.iter().map(|order| order.heap_bytes()).sum::<usize>()
             + rows.sum::<usize>()

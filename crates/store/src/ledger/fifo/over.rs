@@ -155,9 +155,11 @@ impl Fifo {
         while let Some((key, of_run)) = runs.next() {
             // The first and the last have others too.
             let is_whole = *key >= from && runs.peek().is_some();
-            match self.full.get(key).filter(|_| !is_whole || self.served == Some(*key)) {
-                Some(run) => sum.add(sum_within(run, from, to)),
-                None => sum.add(*of_run),
+            if is_whole && self.served != Some(*key) {
+                // Its sum stands here: a look at each of very many runs would wait for memory.
+                sum.add(*of_run);
+            } else if let Some(run) = self.full.get(key) {
+                sum.add(sum_within(run, from, to));
             }
         }
         sum.add(sum_within(&self.filling, from, to));

@@ -18,7 +18,7 @@ pub(crate) trait Places<K>: Default {
     /// The slot of a key; one is made where there is none.
     fn get_or_insert_with(&mut self, key: K, make: impl FnOnce() -> u32) -> u32;
 
-    /// A key that is there has another slot.
+    /// Gives a key that is there another slot.
     fn set(&mut self, key: &K, slot: u32);
 
     fn remove(&mut self, key: &K) -> Option<u32>;
