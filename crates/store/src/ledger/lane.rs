@@ -261,7 +261,8 @@ impl Lane {
         }
         let is_over =
             |block: &Block| block.newest_of_plain().is_some_and(|newest| newest.plus(retention) <= now);
-        let over = self.blocks.partition_point(is_over).min(self.blocks.len() - 1);
+        // Not among all: the last one may have messages that were sent before those of the others.
+        let over = self.blocks.partition_point_among(self.blocks.len() - 1, is_over);
         (over >= MANY_BLOCKS).then_some(over)
     }
 
@@ -540,6 +541,21 @@ mod tests {
             let (gone, _) = expired(&mut lane, at, retention);
             assert_eq!((gone.contains(&last), lane.first_block > 250), (expires, true));
             assert_index(&lane);
+        }
+    }
+
+    #[test]
+    fn a_search_for_what_is_over_does_not_ask_the_last_block() {
+        let retention = Duration::from_secs(1);
+        for full in [384, 448, 768] {
+            let mut lane = lane(1..=full * 256);
+            let last = full * 256 + 1;
+            lane.push(Item { sent_at: item(1).sent_at, ..item(last) });
+            let at = item((full - 1) * 256).sent_at.plus(retention);
+            let (gone, stay) = expired(&mut lane, at, retention);
+            let is_over = |n: &u64| *n == last || item(*n).sent_at.plus(retention) <= at;
+            assert!(gone.iter().all(is_over), "{:?} went before its time", gone.iter().find(|n| !is_over(n)));
+            assert!(!stay.iter().any(is_over));
         }
     }
 

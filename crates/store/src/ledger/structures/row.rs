@@ -58,8 +58,17 @@ impl<T> Row<T> {
     }
 
     /// The first place whose value is not in the first part, of a row of two parts.
-    pub(crate) fn partition_point(&self, mut is_in_first_part: impl FnMut(&T) -> bool) -> usize {
-        let (mut low, mut high) = (0, self.len);
+    pub(crate) fn partition_point(&self, is_in_first_part: impl FnMut(&T) -> bool) -> usize {
+        self.partition_point_among(self.len, is_in_first_part)
+    }
+
+    /// The same among the first places alone.
+    pub(crate) fn partition_point_among(
+        &self,
+        places: usize,
+        mut is_in_first_part: impl FnMut(&T) -> bool,
+    ) -> usize {
+        let (mut low, mut high) = (0, places.min(self.len));
         while low < high {
             let middle = low + (high - low) / 2;
             if self.get(middle).is_some_and(&mut is_in_first_part) {
