@@ -544,6 +544,62 @@ mod tests {
         }
     }
 
+    /// A number below `below`, by a plain generator (xorshift).
+    fn chance(state: &mut u64, below: u64) -> u64 {
+        *state ^= *state << 13;
+        *state ^= *state >> 7;
+        *state ^= *state << 17;
+        *state % below
+    }
+
+    #[test]
+    fn lanes_with_a_few_older_messages_let_exactly_those_go_that_are_over() {
+        let retention = Duration::from_secs(1);
+        for seed in 1..=40_u64 {
+            let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let last = match seed % 2 {
+                0 => 300 * 256 + chance(&mut state, 100_000),
+                // The last block is the first of a chunk.
+                _ => (5 + chance(&mut state, 4)) * 64 * 256 + 1 + chance(&mut state, 3),
+            };
+            let (mut sent, mut lane) = (Vec::new(), Lane::default());
+            for n in 1..=last {
+                // A few older messages, at times many in a row, now and then just a little older.
+                let older = n == last
+                    || chance(&mut state, 20_000) == 0
+                    || (n % 256 == 1 && chance(&mut state, 200) == 0);
+                let by =
+                    if chance(&mut state, 2) == 0 { chance(&mut state, 900) } else { chance(&mut state, n) };
+                let sent_at =
+                    if older && seed % 4 != 0 { item(n.saturating_sub(by)).sent_at } else { item(n).sent_at };
+                sent.push(sent_at);
+                lane.push(Item { sent_at, ..item(n) });
+            }
+            let sent_at = |n: u64| sent[usize::try_from(n - 1).expect("messages are counted from 1")];
+            for _ in 0..4 {
+                // Some messages leave by receipts: single ones, and nearly all of a block.
+                for _ in 0..50 {
+                    lane.take(Sequence(1 + chance(&mut state, last)));
+                }
+                let block = chance(&mut state, last / 256) * 256;
+                for n in block + 3..=block + 256 {
+                    lane.take(Sequence(n));
+                }
+                let through = match chance(&mut state, 2) {
+                    0 => chance(&mut state, last),
+                    _ => last - chance(&mut state, 600),
+                };
+                let at = item(through).sent_at.plus(retention);
+                let is_over = |n: &u64| sent_at(*n).plus(retention) <= at;
+                let all = lane.iter().map(|item| item.sequence.0);
+                let (over, left): (Vec<u64>, Vec<u64>) = all.partition(is_over);
+                let (gone, stay) = expired(&mut lane, at, retention);
+                assert!(gone == over && stay == left, "seed {seed}: others went than those that are over");
+                assert_index(&lane);
+            }
+        }
+    }
+
     #[test]
     fn a_search_for_what_is_over_does_not_ask_the_last_block() {
         let retention = Duration::from_secs(1);
