@@ -173,7 +173,7 @@ mod tests {
     type Hashed = Parted<u64, u32>;
 
     #[test]
-    fn values_lie_in_the_same_slots_wherever_those_are_known() {
+    fn values_are_found_by_key_wherever_their_slots_are_known() {
         an_image_stays::<Hashed>();
         an_image_stays::<Near>();
         nothing_is_kept::<Hashed>();

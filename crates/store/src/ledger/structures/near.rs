@@ -1,7 +1,7 @@
 //! Small numbers by large ones, of which neighbours lie together.
 //!
 //! Messages mostly come, are leased and leave in the order of their places. In a plain hash table neighbours lie
-//! anywhere: a thousand leases that end together, each looked up in a table of millions that nobody touched for long,
+//! anywhere: a thousand leases that end together, each looked up in a table of millions that was not used for long,
 //! take 20 to 50 ms, all of it waits for memory. Here sixteen in a row lie in one line of memory, and the table is one
 //! of lines. Where each key is alone in its line, it takes about five times the memory of one in a plain table: about
 //! a hundred bytes.
