@@ -68,13 +68,26 @@ fn one(plan: &Plan, operation: &Operation) -> Result<String, Fault> {
         std::thread::sleep(plan.quiet);
         Ok(())
     })?;
+    let said_before = server.errors().len();
     let beside = neighbour.run(|| {
         (operation.perform)(&setting, &prepared)?;
         // What the operation left to be done in the background is felt too.
         std::thread::sleep(plan.quiet);
         Ok(())
     })?;
+    show_slow(&beside, server.errors().get(said_before..).unwrap_or_default());
     Ok(row(plan, operation, &quiet, &beside))
+}
+
+/// Shows what took long beside an operation, in the order of time: requests, and what a server built with
+/// `kew-timed/report` wrote meanwhile.
+fn show_slow(beside: &Times, said: &str) {
+    let reports = said.lines().filter_map(|line| line.strip_prefix("timed "));
+    let mut lines: Vec<&str> = beside.slow.iter().map(String::as_str).chain(reports).collect();
+    lines.sort_unstable();
+    for line in lines {
+        eprintln!("    {line}");
+    }
 }
 
 fn heading(plan: &Plan) -> Vec<String> {

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::http::Client;
 use crate::budget::Fault;
@@ -13,13 +13,19 @@ use crate::raw::Raw;
 const RAW_FILE_BYTES: u64 = 64 << 20;
 const RAW_BYTES: usize = 4 << 10;
 
+/// A request or raw sync that took this long or longer is shown with its instant.
+const SHOWN_FROM: Duration = Duration::from_millis(5);
+
 /// How long requests of one kind took.
 #[derive(Default)]
 pub struct Durations(Vec<Duration>);
 
 impl Durations {
-    fn add(&mut self, begun: Instant) {
-        self.0.push(begun.elapsed());
+    /// Takes it in and answers how long it took.
+    fn add(&mut self, begun: Instant) -> Duration {
+        let took = begun.elapsed();
+        self.0.push(took);
+        took
     }
 
     pub fn count(&self) -> usize {
@@ -46,6 +52,18 @@ pub struct Times {
     pub receives: Durations,
     /// Of the raw file, in turn with the requests.
     pub syncs: Durations,
+    /// A line for each request and sync that took long: when it ended, in seconds since 1970, and what it was.
+    pub slow: Vec<String>,
+}
+
+impl Times {
+    fn note(&mut self, what: &str, took: Duration) {
+        if took >= SHOWN_FROM {
+            let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            let millis = took.as_secs_f64() * 1e3;
+            self.slow.push(format!("{:.3} neighbour: {what} took {millis:.1} ms", at.as_secs_f64()));
+        }
+    }
 }
 
 /// A neighbour with a queue of its own.
@@ -84,17 +102,20 @@ impl Neighbour {
         while !is_over.load(Ordering::Relaxed) {
             let begun = Instant::now();
             client.sqs("SendMessage", &send)?;
-            times.sends.add(begun);
+            let took = times.sends.add(begun);
+            times.note("a send", took);
             let begun = Instant::now();
             let found = client.sqs("ReceiveMessage", &receive)?;
-            times.receives.add(begun);
+            let took = times.receives.add(begun);
+            times.note("a receive", took);
             if let Some(receipt) = found["Messages"][0]["ReceiptHandle"].as_str() {
                 let delete = format!(r#"{{"QueueUrl":"{queue}","ReceiptHandle":"{receipt}"}}"#);
                 client.sqs("DeleteMessage", &delete)?;
             }
             let begun = Instant::now();
             raw.append(RAW_BYTES);
-            times.syncs.add(begun);
+            let took = times.syncs.add(begun);
+            times.note("a raw sync", took);
         }
         Ok(times)
     }

@@ -22,6 +22,8 @@ pub struct Server {
     pub ready_after: Duration,
     /// The words it was started with, so that it can be repeated.
     pub command: String,
+    /// What it writes to stderr.
+    errors: PathBuf,
 }
 
 /// The account of servers that check signatures.
@@ -62,16 +64,16 @@ impl Server {
             command.args([listener, "127.0.0.1:0"]);
         }
         command.args(flags).envs(variables.iter().copied()).stdin(Stdio::null());
-        let errors = std::fs::File::create(dir.join("errors"))?;
+        let errors = dir.join("errors");
         let begun = Instant::now();
-        let mut child = command.stdout(Stdio::piped()).stderr(errors).spawn()?;
+        let mut child = command.stdout(Stdio::piped()).stderr(std::fs::File::create(&errors)?).spawn()?;
         let mut lines = BufReader::new(child.stdout.take().ok_or("it has no output")?);
         let mut line = String::new();
         while line.trim() != "Ready." {
             line.clear();
             if lines.read_line(&mut line)? == 0 || begun.elapsed() > READY_WITHIN {
                 let _ended = (child.kill(), child.wait());
-                let errors = std::fs::read_to_string(dir.join("errors")).unwrap_or_default();
+                let errors = std::fs::read_to_string(&errors).unwrap_or_default();
                 return Err(format!("kew serve did not become ready: {errors}").into());
             }
         }
@@ -82,12 +84,17 @@ impl Server {
         let said: Vec<String> = variables.iter().map(|(name, value)| format!("{name}={value} ")).collect();
         let flags: String = flags.iter().map(|flag| format!(" {flag}")).collect();
         let command = format!("{}kew serve --store DIR{flags}", said.concat());
-        Ok(Self { child, ports, ready_after, command })
+        Ok(Self { child, ports, ready_after, command, errors })
     }
 
     /// Where a dialect is served.
     pub fn address(&self, dialect: &str) -> String {
         self.ports[dialect].as_str().unwrap_or_default().to_owned()
+    }
+
+    /// What it has written to stderr by now.
+    pub fn errors(&self) -> String {
+        String::from_utf8_lossy(&std::fs::read(&self.errors).unwrap_or_default()).into_owned()
     }
 
     /// Its process.

@@ -1,11 +1,9 @@
-//! With the feature `on`: stretches are timed.
+//! With the feature `on`: a stretch that takes too much CPU time fails.
 
 use std::cell::Cell;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use rustix::time::{ClockId, clock_gettime};
+use crate::cpu::cpu_time;
 
 /// The most CPU time of a stretch. A step of the release build may take 10 ms; the build of tests takes up to four
 /// times as long, and the slowest machines three times as long again.
@@ -79,35 +77,12 @@ fn cpu_time_at_most(now: Instant) -> Duration {
     was + now.duration_since(at)
 }
 
-/// CPU time this thread has taken.
-fn cpu_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
-    Duration::from_secs(seconds) + Duration::from_nanos(u64::try_from(time.tv_nsec).unwrap_or_default())
-}
-
-/// A future each of whose polls is a stretch.
-pub fn polls<F: Future>(what: &'static str, future: F) -> impl Future<Output = F::Output> {
-    Polls { what, future: Box::pin(future) }
-}
-
-struct Polls<F> {
-    what: &'static str,
-    future: Pin<Box<F>>,
-}
-
-impl<F: Future> Future for Polls<F> {
-    type Output = F::Output;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
-        let _stretch = Stretch::begin(self.what);
-        self.future.as_mut().poll(cx)
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::task::Context;
+
     use super::*;
+    use crate::polls;
 
     fn spend(cpu: Duration) {
         let begun = cpu_time();

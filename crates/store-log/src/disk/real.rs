@@ -10,6 +10,8 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use kew_timed::wait;
+
 /// So much of a new file is written at a time. The system keeps a file in memory in pieces as large as it was written
 /// in, and looks through the whole piece at each sync of a part of it, and counts it as written.
 static ZEROS: [u8; 4 * 1024] = [0; 4 * 1024];
@@ -172,7 +174,8 @@ impl Disk for RealDisk {
     }
 
     fn sync_dir(&self, folder: &str) -> io::Result<()> {
-        File::open(self.folder(folder)?)?.sync_all()
+        let folder = File::open(self.folder(folder)?)?;
+        wait("a sync of a folder", || folder.sync_all())
     }
 
     fn free_space(&self) -> io::Result<u64> {
@@ -231,13 +234,13 @@ struct RealFile(File);
 
 impl DiskFile for RealFile {
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.0.write_all_at(bytes, offset)
+        wait("a write", || self.0.write_all_at(bytes, offset))
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
         let mut done = 0;
         while done < buffer.len() {
-            match self.0.read_at(&mut buffer[done..], offset + done as u64) {
+            match wait("a read", || self.0.read_at(&mut buffer[done..], offset + done as u64)) {
                 Ok(0) => break,
                 Ok(read) => done += read,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -248,11 +251,11 @@ impl DiskFile for RealFile {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.0.sync_data()
+        wait("a sync", || self.0.sync_data())
     }
 
     fn sync_all(&self) -> io::Result<()> {
-        self.0.sync_all()
+        wait("a sync", || self.0.sync_all())
     }
 
     fn len(&self) -> io::Result<u64> {
@@ -262,13 +265,13 @@ impl DiskFile for RealFile {
     fn allocate(&self, len: u64) -> io::Result<()> {
         let mut at = self.len()?;
         let mut synced = at;
-        reserve_blocks(&self.0, at, len)?;
+        wait("an allocation", || reserve_blocks(&self.0, at, len))?;
         while at < len {
             let step = (len - at).min(ZEROS.len() as u64);
-            self.0.write_all_at(&ZEROS[..step as usize], at)?;
+            self.write_at(at, &ZEROS[..step as usize])?;
             at += step;
             if at - synced >= SYNC_BYTES {
-                self.0.sync_data()?;
+                self.sync_data()?;
                 synced = at;
             }
         }

@@ -38,7 +38,7 @@ impl<T> Writer<T> {
     #[cold]
     fn wait(&self) -> MutexGuard<'_, T> {
         self.waiting.fetch_add(1, Ordering::Relaxed);
-        let ledger = self.ledger.lock();
+        let ledger = kew_timed::wait("a wait for the store's lock", || self.ledger.lock());
         self.waiting.fetch_sub(1, Ordering::Relaxed);
         ledger
     }
