@@ -313,7 +313,7 @@ impl Client {
     }
 
     fn go(&self, room: &str) -> Result<Command, Absent> {
-        need("go", &["version"], "Go, version 1.24 or newer")?;
+        need("go", &["version"], "Go, version 1.21 or newer, which fetches the one it needs")?;
         let program = absolute(&cache(&format!("{room}/agent")))?;
         let mut build = Command::new("go");
         build
