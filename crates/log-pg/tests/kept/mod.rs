@@ -103,7 +103,15 @@ pub fn take_from_vanished(url: &str) -> Ready {
 }
 
 fn own_long(url: &str) -> Result<Ready, PgError> {
-    own_for(LONG_TENURE, url, ShardId(0), &node(next_run()), founding(ShardCount::ONE))
+    let (node, begun) = (node(next_run()), Instant::now());
+    loop {
+        match own_for(LONG_TENURE, url, ShardId(0), &node, founding(ShardCount::ONE)) {
+            // The server cuts a transaction in which nothing comes for 2 s, and a busy machine may stand still for so
+            // long. A node tries again.
+            Err(PgError::Unreachable(_)) if begun.elapsed() < LONG_TENURE => {}
+            opened => return opened,
+        }
+    }
 }
 
 /// Takes the first shard of a database, or learns why it cannot be taken.
