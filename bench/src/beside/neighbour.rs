@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::http::Client;
+use super::millis;
 use crate::budget::Fault;
 use crate::raw::Raw;
 
@@ -60,8 +61,7 @@ impl Times {
     fn note(&mut self, what: &str, took: Duration) {
         if took >= SHOWN_FROM {
             let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            let millis = took.as_secs_f64() * 1e3;
-            self.slow.push(format!("{:.3} neighbour: {what} took {millis:.1} ms", at.as_secs_f64()));
+            self.slow.push(format!("{:.3} neighbour: {what} took {} ms", at.as_secs_f64(), millis(took)));
         }
     }
 }

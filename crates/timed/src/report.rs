@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 use std::sync::LazyLock;
-use std::sync::mpsc::{self, Sender};
+use std::sync::mpsc::{self, SyncSender};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::cpu::cpu_time;
@@ -32,15 +32,18 @@ impl Drop for Stretch {
         if is_long(took) {
             let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             let cpu = cpu_time().saturating_sub(self.cpu_before);
-            // Without the thread that writes nothing is reported: no reason to stop.
-            let _lost = LINES.send(line(at, self.what, took, cpu));
+            // What cannot be written is no reason to stop, or to wait.
+            let _lost = LINES.try_send(line(at, self.what, took, cpu));
         }
     }
 }
 
+/// Lines that wait to be written at most.
+const LINES_MAX: usize = 1_024;
+
 /// Lines for a thread that writes them: a lock may be held where they come from.
-static LINES: LazyLock<Sender<String>> = LazyLock::new(|| {
-    let (sender, lines) = mpsc::channel::<String>();
+static LINES: LazyLock<SyncSender<String>> = LazyLock::new(|| {
+    let (sender, lines) = mpsc::sync_channel::<String>(LINES_MAX);
     let writer = std::thread::Builder::new().name("kew-timed".to_owned());
     let _started = writer.spawn(move || {
         for line in lines {

@@ -1,3 +1,5 @@
+//! A lane: messages come out in their order, and expire from their instant on, never before.
+
 use super::super::block::tests::item;
 use super::super::sink::written;
 use super::*;
