@@ -64,6 +64,7 @@ async fn only_tokens_that_are_known_get_in() {
         (vec![("Authorization", "Bearer two words")], 400, 6_003),
         (vec![("Authorization", "Basic all")], 400, 6_003),
         (vec![("Authorization", "all")], 400, 6_003),
+        (vec![("Authorization", "Bearer all"), ("Authorization", "Bearer all")], 400, 6_003),
         (vec![("X-Auth-Key", "all")], 403, 10_000),
         (vec![("X-Auth-Email", "a@b.c"), ("X-Auth-Key", "wrong")], 403, 10_000),
     ] {
