@@ -8,7 +8,7 @@ use std::sync::Arc;
 use kew_core::command::Lease;
 use kew_core::rules::retention::ExpiryHold;
 use kew_core::{Command, Departures, QueueId, Tally, Timestamp, Traffic, Waits};
-use kew_store::{Elsewhere, Store, StoreError, Submission};
+use kew_store::{Elsewhere, Fill, Ring, Store, StoreError, Submission};
 
 /// Of this many milliseconds of this node's time one is made good.
 const SLOWER_BY: u64 = 8;
@@ -97,6 +97,14 @@ impl Store for Ahead {
 
     fn commit_at_once(&self, may_sync: bool) -> bool {
         self.store.commit_at_once(may_sync)
+    }
+
+    fn hand_over(&self) -> Fill {
+        self.store.hand_over()
+    }
+
+    fn ring_when_free(&self, ring: Option<Arc<Ring>>) {
+        self.store.ring_when_free(ring);
     }
 
     fn syncs(&self) -> u64 {

@@ -17,7 +17,7 @@ impl Inner {
         }
         for (shard, store) in &*self.places.all_here() {
             if self.commits.is_beside(*shard) {
-                // Leases need no more than that, and it waits for nothing.
+                // Leases of a directory need no more than that, and it waits for nothing.
                 store.write();
             } else if !store.commit_at_once(may_sync) {
                 self.commit_beside(*shard, Arc::clone(store));

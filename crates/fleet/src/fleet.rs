@@ -10,7 +10,7 @@ use kew_core::{
     Command, Departures, Outcome, Pause, QueueId, ShardCount, ShardId, Tally, Timestamp, Traffic, Waits,
 };
 use kew_engine::Engine;
-use kew_store::{Freed, Store, StoreError, Submission};
+use kew_store::{Fill, Freed, Ring, Store, StoreError, Submission};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, Semaphore};
 
@@ -340,6 +340,17 @@ impl Store for Fleet {
     fn commit_at_once(&self, may_sync: bool) -> bool {
         self.0.commit_each_at_once(may_sync);
         true
+    }
+
+    /// Its stores are of one kind.
+    fn hand_over(&self) -> Fill {
+        let here = self.0.places.all_here();
+        here.iter().map(|(_, store)| store.hand_over()).max().unwrap_or(Fill::ByCaller)
+    }
+
+    /// Also of shards that come later.
+    fn ring_when_free(&self, ring: Option<Arc<Ring>>) {
+        self.0.places.ring_when_free(ring);
     }
 
     fn syncs(&self) -> u64 {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kew_core::{ShardCount, ShardId};
-use kew_store::Store;
+use kew_store::{Ring, Store};
 use parking_lot::RwLock;
 use tokio::sync::watch;
 
@@ -32,12 +32,15 @@ pub(crate) struct Places {
     here: RwLock<Here>,
     /// Counts changes.
     changes: watch::Sender<u64>,
+    /// Guards what tells the event loop that a shard that is kept here has room for what filled; held for a moment.
+    ring: RwLock<Option<Arc<Ring>>>,
 }
 
 impl Places {
     pub(crate) fn new(count: ShardCount) -> Self {
         let places = RwLock::new(count.all().map(|_| Place::Nowhere).collect());
-        Self { count, places, here: RwLock::new(Arc::new([])), changes: watch::Sender::new(0) }
+        let (changes, ring) = (watch::Sender::new(0), RwLock::new(None));
+        Self { count, places, here: RwLock::new(Arc::new([])), changes, ring }
     }
 
     /// Where a shard is. A number that no shard has is nowhere.
@@ -64,6 +67,11 @@ impl Places {
 
     /// Changes where a shard is. What waits for that looks again.
     pub(crate) fn set(&self, shard: ShardId, place: Place) {
+        let store_of = |place: &Place| match place {
+            Place::Here(store) => Some(Arc::clone(store)),
+            Place::At(_) | Place::Nowhere => None,
+        };
+        let (came, left) = (store_of(&place), self.here(shard));
         {
             let mut places = self.places.write();
             if let Some(known) = places.get_mut(usize::from(shard.0)) {
@@ -75,7 +83,24 @@ impl Places {
             });
             *self.here.write() = here.collect();
         }
+        // The event loop commits no store that has left.
+        if let (Some(store), None) = (left, &came) {
+            store.ring_when_free(None);
+        }
+        // Behind that, so that one that comes while the ring does has it too.
+        let ring = self.ring.read().clone();
+        if let (Some(store), Some(ring)) = (came, ring) {
+            store.ring_when_free(Some(Arc::clone(&ring)));
+            // What was applied before is committed too.
+            ring();
+        }
         self.changes.send_modify(|changes| *changes += 1);
+    }
+
+    /// The stores of shards that are kept here, now and later, ring when they have room for what filled.
+    pub(crate) fn ring_when_free(&self, ring: Option<Arc<Ring>>) {
+        self.ring.write().clone_from(&ring);
+        self.all_here().iter().for_each(|(_, store)| store.ring_when_free(ring.clone()));
     }
 
     /// The same, unless the shard is there already.
@@ -93,5 +118,52 @@ impl Places {
     /// What changes when a place does.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kew_core::{Command, Timestamp};
+    use kew_store::{StoreError, Submission};
+    use parking_lot::Mutex;
+
+    /// A store that keeps the ring it was given last, and nothing else.
+    #[derive(Default)]
+    struct Rung(Mutex<Option<Arc<Ring>>>);
+
+    impl Store for Rung {
+        fn step(&self, _: Timestamp, _: &Command) -> Submission {
+            Submission::settled(Err(StoreError::NoSpace))
+        }
+
+        fn next_due(&self) -> Option<Timestamp> {
+            None
+        }
+
+        fn newest_instant(&self) -> Timestamp {
+            Timestamp::ZERO
+        }
+
+        fn ring_when_free(&self, ring: Option<Arc<Ring>>) {
+            *self.0.lock() = ring;
+        }
+    }
+
+    #[test]
+    fn a_shard_has_the_ring_whether_it_comes_before_it_or_later_and_only_while_it_is_here() {
+        let places = Places::new(ShardCount::new(2).expect("two shards"));
+        let stores = [Arc::new(Rung::default()), Arc::new(Rung::default())];
+        let has_rings = || stores.each_ref().map(|store| store.0.lock().is_some());
+        places.set(ShardId(0), Place::Here(Arc::clone(&stores[0]) as _));
+        assert_eq!(has_rings(), [false, false]);
+        places.ring_when_free(Some(Arc::new(|| true)));
+        assert_eq!(has_rings(), [true, false]);
+        places.set(ShardId(1), Place::Here(Arc::clone(&stores[1]) as _));
+        assert_eq!(has_rings(), [true, true]);
+        places.set(ShardId(0), Place::Nowhere);
+        assert_eq!(has_rings(), [false, true]);
+        places.ring_when_free(None);
+        assert_eq!(has_rings(), [false, false]);
     }
 }

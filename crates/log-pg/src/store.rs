@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 
 use kew_core::rules::retention::ExpiryHold;
 use kew_core::{Command, Departures, QueueId, Tally, Timestamp, Traffic, Waits};
-use kew_store::{Elsewhere, Gate, Store, StoreError, Submission, Through};
+use kew_store::{Elsewhere, Fill, Gate, Ring, Store, StoreError, Submission, Through};
 use kew_store_log::LogStore;
 
 use crate::Tenure;
@@ -102,6 +102,14 @@ impl Store for PgStore {
 
     fn commit_at_once(&self, may_sync: bool) -> bool {
         self.store.commit_at_once(may_sync)
+    }
+
+    fn hand_over(&self) -> Fill {
+        self.store.hand_over()
+    }
+
+    fn ring_when_free(&self, ring: Option<Arc<Ring>>) {
+        self.store.ring_when_free(ring);
     }
 
     fn syncs(&self) -> u64 {

@@ -5,8 +5,10 @@
 mod kept;
 
 use std::collections::BTreeSet;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
 use kew_core::command::{CreateQueue, FirstReceipts, Lease, Send};
@@ -17,7 +19,7 @@ use kew_log_pg::server::{PgServer, name_in};
 use kew_log_pg::{PgError, PgStore, TENURE, Tenure};
 use kew_store::contract::model::SeededEntropy;
 use kew_store::contract::model::subject::block_on;
-use kew_store::{Store, StoreError};
+use kew_store::{Fill, Store, StoreError, Submission};
 use kew_store_log::{Disk, Drive, LogOptions, LogStore};
 use kew_testing::small_log;
 
@@ -35,10 +37,14 @@ static NEXT: AtomicU64 = AtomicU64::new(1);
 
 impl Node {
     fn start(url: &str) -> Result<Self, PgError> {
+        Self::start_with(url, small_log())
+    }
+
+    fn start_with(url: &str, options: LogOptions) -> Result<Self, PgError> {
         let run = NEXT.fetch_add(1, Ordering::Relaxed);
         let ready = kept::own_first(url, run.into())?;
         let tenure = Arc::clone(ready.disk.tenure());
-        let options = LogOptions { drive: Drive::Loop, ..small_log() };
+        let options = LogOptions { drive: Drive::Loop, ..options };
         let entropy = Arc::new(SeededEntropy::new(run));
         let (store, _) = LogStore::open(Arc::new(ready.disk), options, entropy, NOW).unwrap();
         let store = PgStore::new(Arc::new(store), Arc::clone(&tenure));
@@ -84,11 +90,38 @@ impl Node {
 
     /// Sends a message with a number of its own; answers the number when it was acknowledged.
     fn send(&self) -> Result<u64, StoreError> {
+        let (number, send) = self.next_send();
+        self.ask(send).map(|_sent| number)
+    }
+
+    /// A message with a number of its own.
+    fn next_send(&self) -> (u64, Command) {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let id = MessageId::from_chance(u128::from(number) << 64);
         let messages = vec![NewMessage::text(id, number.to_string())];
-        let send = Send { queue: self.queue, messages, receipts: FirstReceipts::Told };
-        self.ask(Command::Send(send)).map(|_sent| number)
+        (number, Command::Send(Send { queue: self.queue, messages, receipts: FirstReceipts::Told }))
+    }
+
+    /// Sends two messages while the database holds appends up, each committed as an event loop does. `None` if that
+    /// took so long that the second one was handed over beside the first.
+    fn send_two_behind_a_lock(&self, url: &str) -> Option<[Submission; 2]> {
+        let lock = "SELECT 1 FROM kew_shard FOR UPDATE";
+        let sent = kept::server().while_held(name_in(url), lock, || {
+            let begun = Instant::now();
+            let sent = [self.next_send().1, self.next_send().1].map(|send| {
+                let submission = self.store.step(NOW, &send);
+                assert!(self.store.commit_at_once(true), "it needs no new segment");
+                submission
+            });
+            (begun.elapsed() < Duration::from_millis(10), sent)
+        });
+        let (was_quick, sent) = sent.unwrap();
+        if was_quick {
+            return Some(sent);
+        }
+        self.store.commit();
+        sent.into_iter().for_each(|sent| assert!(block_on(sent).is_ok()));
+        None
     }
 
     /// Sends until that is acknowledged: a node whose machine stood still refuses until it is renewed.
@@ -202,6 +235,63 @@ fn node_goes_on_by_itself_when_its_database_was_restarted_or_killed() {
         assert!(found.contains(&last));
         found
     });
+}
+
+#[test]
+fn what_filled_behind_an_append_is_left_to_the_event_loop_while_there_is_one() {
+    let url = kept::server().database().unwrap();
+    // With room enough that upkeep writes nothing meanwhile.
+    let node = Node::start_with(&url, LogOptions::default()).unwrap();
+    let is_there = Arc::new(AtomicBool::new(true));
+    let hears = Arc::clone(&is_there);
+    node.store.ring_when_free(Some(Arc::new(move || hears.load(Ordering::SeqCst))));
+    let send_two = || {
+        (0..50).find_map(|_| node.send_two_behind_a_lock(&url)).expect("one of fifty tries takes under 10 ms")
+    };
+    let [first, mut second] = send_two();
+    assert!(block_on(first).is_ok());
+    std::thread::sleep(Duration::from_millis(100));
+    let mut cx = Context::from_waker(Waker::noop());
+    assert!(Pin::new(&mut second).poll(&mut cx).is_pending(), "nobody handed it over");
+    assert!(node.store.commit_at_once(true));
+    assert!(block_on(second).is_ok());
+    // It has ended.
+    is_there.store(false, Ordering::SeqCst);
+    send_two().into_iter().for_each(|sent| assert!(block_on(sent).is_ok()));
+    // It commits this store no more.
+    is_there.store(true, Ordering::SeqCst);
+    let [first, second] = send_two();
+    node.store.ring_when_free(None);
+    assert!(block_on(first).is_ok() && block_on(second).is_ok());
+}
+
+#[test]
+fn batch_is_let_fill_behind_an_append_and_leaves_when_it_is_full() {
+    let url = kept::server().database().unwrap();
+    let node = Node::start_with(&url, LogOptions::default()).unwrap();
+    node.store.ring_when_free(Some(Arc::new(|| true)));
+    let wait_for_an_end = || {
+        let begun = Instant::now();
+        while !matches!(node.store.hand_over(), Fill::Waits { .. }) {
+            assert!(begun.elapsed() < Duration::from_secs(10), "no append ended");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    let step = || node.store.step(NOW, &node.next_send().1);
+    assert_eq!(node.store.hand_over(), Fill::Enough, "nothing is under way");
+    let sixteen: Vec<Submission> = (0..16).map(|_| step()).collect();
+    assert!(node.store.commit_at_once(true));
+    wait_for_an_end();
+    assert!(sixteen.into_iter().all(|sent| block_on(sent).is_ok()));
+    let most: Vec<Submission> = (0..14).map(|_| step()).collect();
+    assert_eq!(node.store.hand_over(), Fill::Waits { target: 15 }, "fourteen of fifteen");
+    let last = step();
+    assert_eq!(node.store.hand_over(), Fill::Enough, "it is handed over");
+    assert!(most.into_iter().chain([last]).all(|sent| block_on(sent).is_ok()));
+    wait_for_an_end();
+    let alone = step();
+    assert!(node.store.commit_at_once(true), "the event loop waits no longer");
+    assert!(block_on(alone).is_ok());
 }
 
 #[test]

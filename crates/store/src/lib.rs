@@ -8,6 +8,7 @@
 pub mod contract;
 pub mod elsewhere;
 pub mod error;
+pub mod groups;
 pub mod ledger;
 pub mod memory;
 pub mod submission;
@@ -22,6 +23,7 @@ use kew_core::{Command, Departures, Pause, QueueId, ShardId, Tally, Timestamp, T
 
 pub use elsewhere::Elsewhere;
 pub use error::StoreError;
+pub use groups::{Fill, Groups, Ring};
 pub use memory::MemoryStore;
 pub use submission::{BatchNumber, Freed, Gate, SOMETHING_IS_OWED, Submission, Through, Unread, Wait};
 
@@ -70,6 +72,19 @@ pub trait Store: Send + Sync {
         let _is_all_the_same = may_sync;
         self.commit();
         true
+    }
+
+    /// Hands over what was applied and is not let fill, where commits end later and elsewhere. Says whether some is let
+    /// fill, so that the next append serves more.
+    fn hand_over(&self) -> Fill {
+        Fill::ByCaller
+    }
+
+    /// From now on `ring` rings whenever an append has ended elsewhere, and its owner hands over what filled meanwhile.
+    /// With `None` the store does so by itself, as at first. Where commits end before they return there is nothing to
+    /// ring for.
+    fn ring_when_free(&self, ring: Option<Arc<Ring>>) {
+        drop(ring);
     }
 
     /// Number of syncs that commits have waited for since it was opened; 0 where commits sync nothing.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use kew_core::command::Lease;
 use kew_core::rules::retention::ExpiryHold;
 use kew_core::{Command, Departures, Pause, QueueId, ShardId, Tally, Timestamp, Traffic, Waits};
-use kew_store::{Elsewhere, Store, StoreError, Submission};
+use kew_store::{Elsewhere, Fill, Ring, Store, StoreError, Submission};
 
 /// What a test changes of a store. Each method may call the store's own.
 pub trait Wrap<S: Store>: Send + Sync {
@@ -77,6 +77,14 @@ impl<S: Store, W: Wrap<S>> Store for Wrapped<S, W> {
 
     fn commit_at_once(&self, may_sync: bool) -> bool {
         self.store.commit_at_once(may_sync)
+    }
+
+    fn hand_over(&self) -> Fill {
+        self.store.hand_over()
+    }
+
+    fn ring_when_free(&self, ring: Option<Arc<Ring>>) {
+        self.store.ring_when_free(ring);
     }
 
     fn syncs(&self) -> u64 {

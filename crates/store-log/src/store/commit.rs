@@ -15,7 +15,7 @@ use super::shelf::store_error;
 use super::writer::Writing;
 use crate::disk::{AppendListener, Reached};
 use crate::error::LogError;
-use crate::journal::{BatchNumber, Journal};
+use crate::journal::BatchNumber;
 use crate::planted::Planted;
 
 impl Inner {
@@ -63,6 +63,9 @@ impl Inner {
 
     /// Commits unless that takes longer than one write and, with `may_sync`, one sync; false when something is left.
     pub(super) fn commit_at_once(&self, may_sync: bool) -> Result<bool, LogError> {
+        if self.appends.is_some() && self.end_filling() {
+            return Ok(true);
+        }
         let Some(_committing) = self.committing.try_lock() else { return Ok(!self.has_pending()) };
         self.write()?;
         let (is_written, owes) = {
@@ -154,6 +157,7 @@ impl Inner {
         if self.appends.is_some() {
             // Handed over; `reached` says when it is written.
             written_through = open;
+            self.note_append(&mut shelf.gathering, written.steps);
         }
         shelf.arrivals.forget(open);
         drop(ledger);
@@ -223,10 +227,7 @@ impl Inner {
 
     /// Whether the batch being filled waits for a new segment.
     fn waits_for_a_segment(&self) -> bool {
-        let ledger = self.writer.lock();
-        let shelf = &ledger.shelf;
-        let is_rolling = shelf.journal.as_ref().is_some_and(Journal::is_rolling);
-        is_rolling || (shelf.batch.records() > 0 && !shelf.fits())
+        self.writer.lock().shelf.wants_a_segment()
     }
 
     /// Ends the journal with the closing mark.
@@ -254,10 +255,10 @@ impl AppendListener for Progress {
         }
         let open = shelf.owed.open_through(durable, written);
         shelf.arrivals.forget(open);
+        inner.note_end(&mut shelf.gathering);
         drop(ledger);
         inner.gate.reach(Through { written, open });
-        // What filled meanwhile is the next append. Its failure is passed on to those who wait.
-        let _written = inner.write();
+        inner.go_on_behind_an_append();
     }
 
     fn suspended(&self, why: Option<String>) {

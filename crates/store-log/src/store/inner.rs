@@ -8,6 +8,7 @@ use kew_core::Timestamp;
 use parking_lot::{Condvar, Mutex};
 
 use super::gate::LogGate;
+use super::gathering::OwnLoop;
 use super::options::LogOptions;
 use super::reads::Reads;
 use super::reads::damaged::Damaged;
@@ -31,6 +32,8 @@ pub(crate) struct Inner {
     pub writer: Writer,
     /// Held during a commit: batches are written and synced one after the other.
     pub committing: Lock<()>,
+    /// Where appends end later and elsewhere: the event loop that hands over what filled meanwhile.
+    pub own_loop: OwnLoop,
     pub next_due: NextDue,
     pub gate: Arc<LogGate>,
     /// What must exist, as the store's identity says.

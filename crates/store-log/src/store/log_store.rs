@@ -8,7 +8,7 @@ use kew_core::rules::retention::ExpiryHold;
 use kew_core::{
     Clock, Command, Departures, Entropy, QueueId, Reports, Tally, Timestamp, Traffic, Waits, Work,
 };
-use kew_store::{Elsewhere, Gate, Store, StoreError, Submission};
+use kew_store::{Elsewhere, Fill, Gate, Ring, Store, StoreError, Submission};
 use parking_lot::Mutex;
 
 use super::commit::Progress;
@@ -227,7 +227,19 @@ impl Store for LogStore {
         self.inner.commit_at_once(may_sync).unwrap_or(true)
     }
 
+    fn hand_over(&self) -> Fill {
+        self.inner.hand_over()
+    }
+
+    fn ring_when_free(&self, ring: Option<Arc<Ring>>) {
+        self.inner.ring_when_free(ring);
+    }
+
     fn write(&self) {
+        if self.inner.appends.is_some() {
+            // Leases leave with the append, which their answers wait for.
+            return;
+        }
         // The gate passes a failure to the answers that wait for it.
         let _written = self.inner.write();
     }

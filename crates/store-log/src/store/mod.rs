@@ -12,6 +12,7 @@ mod arrivals;
 mod commit;
 mod figures;
 mod gate;
+mod gathering;
 mod ids_aside;
 mod inner;
 mod live;

@@ -10,6 +10,7 @@ use kew_store::token::TokenKey;
 
 use super::arrivals::Arrivals;
 use super::gate::LogGate;
+use super::gathering::{Gathering, OwnLoop};
 use super::ids_aside::IdsAside;
 use super::inner::{Inner, NextDue, Signal};
 use super::live::Live;
@@ -225,6 +226,7 @@ impl Loaded {
             work: Signal::default(),
             made: Arc::default(),
             makes_begun: AtomicU64::new(0),
+            own_loop: OwnLoop::default(),
             _lock: lock,
         }
     }
@@ -308,6 +310,7 @@ pub(crate) fn empty_shelf(segments: &Segments, sums: Checksums, options: &LogOpt
         journal: None,
         batch: BatchBuffer::new(sums),
         must_sync: false,
+        gathering: Gathering::default(),
         owed: Owed::default(),
         arrivals: Arrivals::default(),
         recent: Recent::new(options.recent_bytes),

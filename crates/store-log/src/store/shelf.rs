@@ -10,6 +10,7 @@ use kew_store::ledger::dedup::PUT_AWAY_BYTES;
 use kew_store::ledger::{self, Change, Made, Place, Shelf, Stored, codec};
 
 use super::arrivals::Arrivals;
+use super::gathering::Gathering;
 use super::live::Live;
 use super::owed::Owed;
 use super::reads::Reads;
@@ -30,6 +31,8 @@ pub(crate) struct LogShelf {
     pub batch: BatchBuffer,
     /// Whether the batch being filled must be synced before its answers leave.
     pub must_sync: bool,
+    /// Whether it is let fill, where appends end later and elsewhere.
+    pub gathering: Gathering,
     /// The sync that answers wait for.
     pub owed: Owed,
     pub arrivals: Arrivals,
@@ -112,6 +115,8 @@ impl From<Address> for ledger::Address {
 pub(super) struct Written {
     pub batch: BatchNumber,
     pub must_sync: bool,
+    /// Steps that it has records of.
+    pub steps: u32,
 }
 
 impl LogShelf {
@@ -140,6 +145,11 @@ impl LogShelf {
         }
     }
 
+    /// Whether the batch being filled waits for a segment that is made, or is to be.
+    pub(super) fn wants_a_segment(&self) -> bool {
+        !self.fits() || self.journal.as_ref().is_some_and(Journal::is_rolling)
+    }
+
     /// Whether the batch being filled goes into the segment that is being written; one without records goes nowhere.
     pub(super) fn fits(&self) -> bool {
         self.batch.records() == 0
@@ -165,7 +175,8 @@ impl LogShelf {
         self.batch.begin(journal.next_batch(), journal.end());
         self.live.begin_batch(journal.end());
         let must_sync = std::mem::take(&mut self.must_sync);
-        Ok(Some(Written { batch: appended.batch, must_sync }))
+        let steps = std::mem::take(&mut self.gathering.steps);
+        Ok(Some(Written { batch: appended.batch, must_sync, steps }))
     }
 }
 

@@ -16,7 +16,7 @@ use super::options::Drive;
 use super::shelf::{LogShelf, STEP_BYTES};
 use super::writer::Writing;
 use crate::error::LogError;
-use crate::journal::{BatchNumber, Journal};
+use crate::journal::BatchNumber;
 
 /// A batch this large is written before more is put into it: callers that fill it fast wait for the disk.
 const BATCH_BYTES_MAX: u64 = 8 << 20;
@@ -63,7 +63,9 @@ impl Inner {
             return self.make_way(ledger, now, command, freed);
         }
         let cold = ledger.shelf.cold.take();
-        let begins_batch = before == 0 && ledger.shelf.batch.records() > 0;
+        let records = ledger.shelf.batch.records();
+        ledger.shelf.gathering.steps += u32::from(records > before);
+        let begins_batch = before == 0 && records > 0;
         drop(ledger);
         if begins_batch {
             self.commit_soon();
@@ -163,8 +165,7 @@ impl Inner {
     #[cold]
     fn put_off(&self, ledger: Writing<'_>, freed: Freed) -> Submission {
         let shelf = &ledger.shelf;
-        let waits = shelf.journal.as_ref().is_some_and(Journal::is_rolling)
-            || (shelf.batch.records() > 0 && !shelf.fits())
+        let waits = shelf.wants_a_segment()
             || shelf.batch.bytes() > BATCH_BYTES_MAX
             || (shelf.batch.records() > 0 && self.is_held_up(shelf.batch.bytes()));
         if waits {

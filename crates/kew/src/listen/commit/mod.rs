@@ -4,6 +4,7 @@
 //! the same for one request as for sixty, so it pays to let a turn's requests share one, and never to wait for requests
 //! that do not come. [`Paced`] sees every step on its way to the store and rings; its task gathers by looking at the
 //! sockets again, never by sleeping: the group it hopes for is seven eighths of the largest of the last eight.
+//! Where appends end later and elsewhere the store says how large a group it hopes for, behind an append that has ended.
 //! While syncs are slow they happen on a thread of their own, so that nothing else waits for the disk; and so does
 //! whatever takes longer than one sync: a new segment, or another thread's commit that has to end first.
 
@@ -17,13 +18,15 @@ use kew_core::command::Lease;
 use kew_core::rules::retention::ExpiryHold;
 use kew_core::{Command, Departures, Outcome, Pause, QueueId, Records, ShardId, Tally, Timestamp, Traffic};
 use kew_http::Histogram;
-use kew_store::{Elsewhere, Store, StoreError, Submission};
+use kew_store::{Elsewhere, Fill, Ring, Store, StoreError, Submission};
 use tokio::sync::Notify;
 
 use pace::Pace;
 
 /// Looks at the sockets in a row that may bring nothing new.
 const EMPTY_TURNS_MAX: u32 = 8;
+/// The longest that the next append is let fill.
+const FILLS_WITHIN: Duration = Duration::from_micros(500);
 
 /// A store whose commits an event loop does.
 pub struct Paced<S> {
@@ -42,6 +45,17 @@ pub struct Paced<S> {
     took: Arc<Histogram>,
     /// The same of this loop alone, where there are several.
     took_here: Option<Arc<Histogram>>,
+    /// Nobody commits any more.
+    is_over: AtomicBool,
+}
+
+/// Notes that nobody commits any more, whatever ended that.
+struct Committing<S>(Arc<Paced<S>>);
+
+impl<S> Drop for Committing<S> {
+    fn drop(&mut self) {
+        self.0.is_over.store(true, Ordering::SeqCst);
+    }
 }
 
 impl<S: Store + 'static> Paced<S> {
@@ -58,15 +72,21 @@ impl<S: Store + 'static> Paced<S> {
             syncs: AtomicBool::new(false),
             took,
             took_here,
+            is_over: AtomicBool::new(false),
         })
     }
 
     /// Commits whatever comes, for as long as it is polled. One task of the event loop that takes the steps.
     pub async fn commit_as_it_comes(self: Arc<Self>) {
+        let _committing = Committing(Arc::clone(&self));
         let mut pace = Pace::default();
+        let own = Arc::downgrade(&self);
+        self.store.ring_when_free(Some(Arc::new(move || own.upgrade().is_some_and(|paced| paced.ring()))));
         loop {
             self.rings().await;
-            self.gather(pace.target()).await;
+            if !self.hand_over_elsewhere(&mut pace).await {
+                self.gather(pace.target()).await;
+            }
             // Taken down before the commit: a step from another thread that comes too late for it rings again.
             self.rung.store(false, Ordering::SeqCst);
             let group = self.waiting.swap(0, Ordering::Relaxed);
@@ -85,7 +105,7 @@ impl<S: Store + 'static> Paced<S> {
                     here.record(took);
                 }
             }
-            pace.grouped(group);
+            pace.groups.note(group);
         }
     }
 
@@ -107,6 +127,32 @@ impl<S: Store + 'static> Paced<S> {
             }
             let now = self.waiting.load(Ordering::Relaxed);
             empty_turns = if now == seen && !wrote { empty_turns + 1 } else { 0 };
+            seen = now;
+        }
+    }
+
+    /// Lets the other tasks of the loop go on while the store's next append would serve more, and more come. False where
+    /// commits end before they return.
+    async fn hand_over_elsewhere(&self, pace: &mut Pace) -> bool {
+        let first = self.waiting.load(Ordering::Relaxed);
+        let (begun, mut seen, mut empty_turns) = (Instant::now(), first, 0);
+        loop {
+            let target = match self.store.hand_over() {
+                Fill::ByCaller => return false,
+                Fill::Enough => return true,
+                Fill::Waits { target } => target,
+            };
+            if empty_turns >= pace.patience(target) || begun.elapsed() >= FILLS_WITHIN {
+                pace.filled(seen > first);
+                return true;
+            }
+            if empty_turns > 0 {
+                // Clients on this machine, and its database, may need the core.
+                std::thread::yield_now();
+            }
+            tokio::task::yield_now().await;
+            let now = self.waiting.load(Ordering::Relaxed);
+            empty_turns = if now == seen { empty_turns + 1 } else { 0 };
             seen = now;
         }
     }
@@ -168,10 +214,12 @@ impl<S: Store + 'static> Paced<S> {
         submission
     }
 
-    fn ring(&self) {
+    /// Whether anybody hears it.
+    fn ring(&self) -> bool {
         if !self.rung.swap(true, Ordering::SeqCst) {
             self.bell.notify_one();
         }
+        !self.is_over.load(Ordering::SeqCst)
     }
 }
 
@@ -216,6 +264,14 @@ impl<S: Store + 'static> Store for Paced<S> {
 
     fn expiry_hold(&self) -> Option<ExpiryHold> {
         self.store.expiry_hold()
+    }
+
+    fn hand_over(&self) -> Fill {
+        self.store.hand_over()
+    }
+
+    fn ring_when_free(&self, ring: Option<Arc<Ring>>) {
+        self.store.ring_when_free(ring);
     }
 
     fn syncs(&self) -> u64 {

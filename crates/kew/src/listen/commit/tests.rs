@@ -11,7 +11,7 @@ use kew_core::{QueueId, ReceiptRule, RuleError, Sequence};
 use kew_store::{BatchNumber, Gate, StoreError};
 use parking_lot::Mutex;
 
-use super::pace::{GROUPS, SLOW_SYNC};
+use super::pace::SLOW_SYNC;
 use super::*;
 
 /// A command whose records are synced.
@@ -170,26 +170,6 @@ async fn leases_alone_are_left_to_the_commit_which_syncs_nothing_then() {
 }
 
 #[tokio::test]
-async fn clients_that_left_are_not_waited_for_long() {
-    let mut pace = Pace::default();
-    pace.grouped(64);
-    assert_eq!(pace.target(), 56);
-    for _ in 0..GROUPS {
-        pace.grouped(2);
-    }
-    assert_eq!(pace.target(), 2);
-}
-
-#[test]
-fn the_target_is_seven_eighths_and_at_least_one() {
-    for (largest, target) in [(0, 1), (1, 1), (2, 2), (7, 7), (8, 7), (16, 14), (64, 56)] {
-        let mut pace = Pace::default();
-        pace.grouped(largest);
-        assert_eq!(pace.target(), target, "{largest}");
-    }
-}
-
-#[tokio::test]
 async fn slow_syncs_happen_on_another_thread() {
     let store = Recorder { slow: true, ..Recorder::default() };
     let commits = clients(store, 2, 10).await;
@@ -240,6 +220,111 @@ async fn a_commit_that_panics_ends_the_task_wherever_it_happened() {
         assert_eq!(text, Some(format!("commit {falls_at} falls").as_str()));
         client.abort();
     }
+}
+
+/// A store whose appends end elsewhere, behind one that has ended. Its answers wait for nothing.
+#[derive(Default)]
+struct Far {
+    target: u32,
+    filled: AtomicU32,
+    /// How many steps each append is of.
+    appends: Mutex<Vec<u32>>,
+    ring: Mutex<Option<Arc<Ring>>>,
+}
+
+impl Store for Far {
+    fn step(&self, _: Timestamp, _: &Command) -> Submission {
+        self.filled.fetch_add(1, Ordering::Relaxed);
+        Submission::settled(Ok(Outcome::Done))
+    }
+
+    fn next_due(&self) -> Option<Timestamp> {
+        None
+    }
+
+    fn newest_instant(&self) -> Timestamp {
+        Timestamp::ZERO
+    }
+
+    fn commit(&self) -> bool {
+        let filled = self.filled.swap(0, Ordering::Relaxed);
+        if filled > 0 {
+            self.appends.lock().push(filled);
+        }
+        filled > 0
+    }
+
+    fn hand_over(&self) -> Fill {
+        if self.filled.load(Ordering::Relaxed) < self.target {
+            return Fill::Waits { target: self.target };
+        }
+        self.commit();
+        Fill::Enough
+    }
+
+    fn ring_when_free(&self, ring: Option<Arc<Ring>>) {
+        *self.ring.lock() = ring;
+    }
+}
+
+/// The sizes of the appends when this number of steps come, each in a later pass than the one before.
+async fn appends_of(target: u32, steps: u32) -> Vec<u32> {
+    let store = Arc::new(Far { target, ..Far::default() });
+    let paced = Paced::new(Arc::clone(&store), Arc::default(), None);
+    let committer = tokio::spawn(Arc::clone(&paced).commit_as_it_comes());
+    for _ in 0..steps {
+        paced.step(Timestamp::ZERO, &COMMAND).await.expect("the step is taken");
+        tokio::task::yield_now().await;
+    }
+    while store.filled.load(Ordering::Relaxed) > 0 {
+        tokio::task::yield_now().await;
+    }
+    committer.abort();
+    std::mem::take(&mut *store.appends.lock())
+}
+
+#[tokio::test]
+async fn what_fills_behind_an_append_leaves_when_it_is_full_or_no_more_comes() {
+    for (target, steps, appends) in
+        [(4, 8, vec![4, 4]), (4, 3, vec![3]), (4, 5, vec![4, 1]), (1, 3, vec![1; 3])]
+    {
+        // A machine that stands still between two steps looks as if no more came.
+        let mut tries = Vec::new();
+        for _ in 0..20 {
+            tries.push(appends_of(target, steps).await);
+        }
+        let right = tries.iter().filter(|sizes| **sizes == appends).count();
+        assert!(right >= 10, "{target}: {tries:?}");
+        assert!(tries.iter().all(|sizes| sizes.iter().sum::<u32>() == steps), "{tries:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_store_learns_that_nobody_commits_any_more() {
+    let store = Arc::new(Far::default());
+    let paced = Paced::new(Arc::clone(&store), Arc::default(), None);
+    let committer = tokio::spawn(Arc::clone(&paced).commit_as_it_comes());
+    tokio::task::yield_now().await;
+    let ring = store.ring.lock().clone().expect("it commits");
+    assert!(ring());
+    committer.abort();
+    assert!(committer.await.is_err_and(|error| error.is_cancelled()));
+    assert!(!ring(), "it has ended");
+    let known = Arc::downgrade(&paced);
+    drop(paced);
+    assert!(known.upgrade().is_none(), "the store does not keep it");
+}
+
+#[test]
+fn patience_is_halved_while_nothing_comes_and_whole_again_when_something_did() {
+    let mut pace = Pace::default();
+    let mut seen = vec![pace.patience(64)];
+    for something_came in [false, false, true, false, false, false, false, false, false] {
+        pace.filled(something_came);
+        seen.push(pace.patience(64));
+    }
+    assert_eq!(seen, [128, 64, 32, 128, 64, 32, 16, 8, 4, 4]);
+    assert_eq!(pace.patience(1), 0);
 }
 
 #[test]
