@@ -17,7 +17,8 @@ impl Inner {
         }
         for (shard, store) in &*self.places.all_here() {
             if self.commits.is_beside(*shard) {
-                // Leases of a directory need no more than that, and it waits for nothing.
+                // Leases of a directory need no more than that, and it waits for nothing. Over a database it does
+                // nothing: the commit beside is repeated.
                 store.write();
             } else if !store.commit_at_once(may_sync) {
                 self.commit_beside(*shard, Arc::clone(store));

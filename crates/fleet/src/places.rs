@@ -71,20 +71,20 @@ impl Places {
             Place::Here(store) => Some(Arc::clone(store)),
             Place::At(_) | Place::Nowhere => None,
         };
-        let (came, left) = (store_of(&place), self.here(shard));
-        {
+        let came = store_of(&place);
+        let left = {
             let mut places = self.places.write();
-            if let Some(known) = places.get_mut(usize::from(shard.0)) {
-                *known = place;
-            }
+            let known = places.get_mut(usize::from(shard.0));
+            let before = known.map(|known| std::mem::replace(known, place));
             let here = self.count.all().zip(places.iter()).filter_map(|(shard, place)| match place {
                 Place::Here(store) => Some((shard, Arc::clone(store))),
                 Place::At(_) | Place::Nowhere => None,
             });
             *self.here.write() = here.collect();
-        }
+            before.and_then(|before| store_of(&before))
+        };
         // The event loop commits no store that has left.
-        if let (Some(store), None) = (left, &came) {
+        if let Some(store) = left {
             store.ring_when_free(None);
         }
         // Behind that, so that one that comes while the ring does has it too.

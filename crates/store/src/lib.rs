@@ -183,6 +183,6 @@ pub trait Store: Send + Sync {
     }
 
     /// Writes what was applied so far without syncing it, so that answers which need no more leave, also while another
-    /// thread commits. A commit must follow.
+    /// thread commits. A commit must follow. Where commits end later and elsewhere it does nothing.
     fn write(&self) {}
 }

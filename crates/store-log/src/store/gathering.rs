@@ -2,9 +2,9 @@
 //!
 //! An append costs the database much the same for one step as for sixty, and the clients whose answers it released
 //! come back a moment later. So behind an append that has ended the batch is let fill until it is nearly as large as
-//! the largest of the last ones were; the event loop says when that has taken long enough. A step that comes later
-//! leaves at once, and so does one of a client that is alone. Without an event loop that hands batches over, what
-//! filled leaves when an append ends.
+//! the largest of the last ones were. The event loop says when that has taken long enough, by a commit: a step that
+//! comes later leaves at once. So does one of a client that is alone. Without an event loop that hands batches over,
+//! what filled leaves when an append ends.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

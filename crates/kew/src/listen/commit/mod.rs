@@ -139,7 +139,12 @@ impl<S: Store + 'static> Paced<S> {
         loop {
             let target = match self.store.hand_over() {
                 Fill::ByCaller => return false,
-                Fill::Enough => return true,
+                Fill::Enough => {
+                    if seen > first {
+                        pace.filled(true);
+                    }
+                    return true;
+                }
                 Fill::Waits { target } => target,
             };
             if empty_turns >= pace.patience(target) || begun.elapsed() >= FILLS_WITHIN {

@@ -300,6 +300,27 @@ async fn what_fills_behind_an_append_leaves_when_it_is_full_or_no_more_comes() {
 }
 
 #[tokio::test]
+async fn clients_that_come_again_are_waited_for_again() {
+    let store = Arc::new(Far { target: 4, ..Far::default() });
+    let paced = Paced::new(Arc::clone(&store), Arc::default(), None);
+    let mut pace = Pace::default();
+    for _ in 0..6 {
+        assert!(paced.hand_over_elsewhere(&mut pace).await, "appends end elsewhere");
+    }
+    assert_eq!(pace.patience(64), 4, "nothing came, six times");
+    let steps = Arc::clone(&paced);
+    let client = tokio::spawn(async move {
+        for _ in 0..4 {
+            steps.step(Timestamp::ZERO, &COMMAND).await.expect("the step is taken");
+        }
+    });
+    assert!(paced.hand_over_elsewhere(&mut pace).await);
+    client.await.expect("the client's task does not panic");
+    assert_eq!(*store.appends.lock(), [4]);
+    assert_eq!(pace.patience(64), 128);
+}
+
+#[tokio::test]
 async fn a_store_learns_that_nobody_commits_any_more() {
     let store = Arc::new(Far::default());
     let paced = Paced::new(Arc::clone(&store), Arc::default(), None);
@@ -324,7 +345,7 @@ fn patience_is_halved_while_nothing_comes_and_whole_again_when_something_did() {
         seen.push(pace.patience(64));
     }
     assert_eq!(seen, [128, 64, 32, 128, 64, 32, 16, 8, 4, 4]);
-    assert_eq!(pace.patience(1), 0);
+    assert_eq!(pace.patience(2), 1, "it is never without a look");
 }
 
 #[test]
