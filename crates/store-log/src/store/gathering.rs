@@ -18,8 +18,8 @@ use super::inner::Inner;
 const PARTS: u32 = 16;
 /// A batch of this many bytes costs more by them than by being one more.
 const LARGE: u64 = 64 << 10;
-/// A small batch stays behind an append that was handed over less than this ago, although that may have ended: the store
-/// hears of an end a moment later. Past it the database takes another beside it (`SLOW_ROW` of its lanes).
+/// A small batch stays behind an append that was handed over less than this ago, although that may have ended: the
+/// store hears of an end a moment later. Past it the database takes another beside it (`SLOW_ROW` of its lanes).
 const STAYS_WITHIN: Duration = Duration::from_millis(20);
 
 /// The batch being filled, beside the append before it. Guarded by the store's lock.

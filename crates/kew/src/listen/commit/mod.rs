@@ -4,7 +4,7 @@
 //! the same for one request as for sixty, so it pays to let a turn's requests share one, and never to wait for requests
 //! that do not come. [`Paced`] sees every step on its way to the store and rings; its task gathers by looking at the
 //! sockets again, never by sleeping: the group it hopes for is seven eighths of the largest of the last eight.
-//! Where appends end later and elsewhere the store says how large a group it hopes for, behind an append that has ended.
+//! Where appends end later and elsewhere the store says how large a group it hopes for behind one that has ended.
 //! While syncs are slow they happen on a thread of their own, so that nothing else waits for the disk; and so does
 //! whatever takes longer than one sync: a new segment, or another thread's commit that has to end first.
 
@@ -131,8 +131,8 @@ impl<S: Store + 'static> Paced<S> {
         }
     }
 
-    /// Lets the other tasks of the loop go on while the store's next append would serve more, and more come. False where
-    /// commits end before they return.
+    /// Lets the other tasks of the loop go on while the store's next append would serve more, and more come. False
+    /// where commits end before they return.
     async fn hand_over_elsewhere(&self, pace: &mut Pace) -> bool {
         let first = self.waiting.load(Ordering::Relaxed);
         let (begun, mut seen, mut empty_turns) = (Instant::now(), first, 0);

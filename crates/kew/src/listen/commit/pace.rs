@@ -29,8 +29,8 @@ impl Pace {
     }
 
     /// How many looks in a row at the sockets may bring nothing while an append of this many answers is hoped for. An
-    /// append costs more than a sync, and clients that are far away come back too late whatever is done. One look is always
-    /// taken, to see when that changes.
+    /// append costs more than a sync, and clients that are far away come back too late whatever is done. One look is
+    /// always taken, to see when that changes.
     pub(super) fn patience(&self, target: u32) -> u32 {
         (target.saturating_mul(EMPTY_TURNS_FOR_EACH) >> self.in_vain.min(IN_VAIN_MAX)).max(1)
     }
