@@ -20,6 +20,16 @@ pub(crate) enum Place {
     Nowhere,
 }
 
+impl Place {
+    /// The store of a shard that this node keeps.
+    fn store(&self) -> Option<&Arc<dyn Store>> {
+        match self {
+            Self::Here(store) => Some(store),
+            Self::At(_) | Self::Nowhere => None,
+        }
+    }
+}
+
 /// The shards of this node, with their stores.
 pub(crate) type Here = Arc<[(ShardId, Arc<dyn Store>)]>;
 
@@ -50,10 +60,7 @@ impl Places {
 
     /// The store of a shard that is kept here.
     pub(crate) fn here(&self, shard: ShardId) -> Option<Arc<dyn Store>> {
-        match self.places.read().get(usize::from(shard.0)) {
-            Some(Place::Here(store)) => Some(Arc::clone(store)),
-            _ => None,
-        }
+        self.places.read().get(usize::from(shard.0)).and_then(Place::store).cloned()
     }
 
     pub(crate) fn is_here(&self, shard: ShardId) -> bool {
@@ -67,21 +74,15 @@ impl Places {
 
     /// Changes where a shard is. What waits for that looks again.
     pub(crate) fn set(&self, shard: ShardId, place: Place) {
-        let store_of = |place: &Place| match place {
-            Place::Here(store) => Some(Arc::clone(store)),
-            Place::At(_) | Place::Nowhere => None,
-        };
-        let came = store_of(&place);
+        let came = place.store().cloned();
         let left = {
             let mut places = self.places.write();
             let known = places.get_mut(usize::from(shard.0));
             let before = known.map(|known| std::mem::replace(known, place));
-            let here = self.count.all().zip(places.iter()).filter_map(|(shard, place)| match place {
-                Place::Here(store) => Some((shard, Arc::clone(store))),
-                Place::At(_) | Place::Nowhere => None,
-            });
+            let here = self.count.all().zip(places.iter());
+            let here = here.filter_map(|(shard, place)| Some((shard, Arc::clone(place.store()?))));
             *self.here.write() = here.collect();
-            before.and_then(|before| store_of(&before))
+            before.and_then(|before| before.store().cloned())
         };
         // The event loop commits no store that has left.
         if let Some(store) = left {

@@ -259,7 +259,7 @@ fn what_filled_behind_an_append_is_left_to_the_event_loop_while_there_is_one() {
     assert!(block_on(first).is_ok());
     std::thread::sleep(Duration::from_millis(100));
     let mut cx = Context::from_waker(Waker::noop());
-    assert!(Pin::new(&mut second).poll(&mut cx).is_pending(), "nobody handed it over");
+    assert!(Pin::new(&mut second).poll(&mut cx).is_pending(), "it is left to the event loop");
     assert!(node.store.commit_at_once(true));
     assert!(block_on(second).is_ok());
     // It has ended.

@@ -50,7 +50,7 @@ impl Gathering {
         self.behind = Behind::UnderWay(now);
     }
 
-    /// An append has ended. A client that is alone waits for nobody.
+    /// An append has ended. A client that is alone does not wait for others.
     fn ended(&mut self) {
         self.behind = if self.groups.all_but_one_of(PARTS) > 1 { Behind::Ended } else { Behind::Nothing };
     }
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_is_alone_waits_for_nobody() {
+    fn a_client_that_is_alone_does_not_wait_for_others() {
         let mut gathering = Gathering::default();
         let now = Instant::now();
         gathering.handed_over(1, now);

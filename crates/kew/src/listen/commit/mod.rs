@@ -45,11 +45,11 @@ pub struct Paced<S> {
     took: Arc<Histogram>,
     /// The same of this loop alone, where there are several.
     took_here: Option<Arc<Histogram>>,
-    /// Nobody commits any more.
+    /// The task that commits has ended.
     is_over: AtomicBool,
 }
 
-/// Notes that nobody commits any more, whatever ended that.
+/// Notes that the task that commits has ended, whatever ended it.
 struct Committing<S>(Arc<Paced<S>>);
 
 impl<S> Drop for Committing<S> {
@@ -135,7 +135,7 @@ impl<S: Store + 'static> Paced<S> {
     /// where commits end before they return.
     async fn hand_over_elsewhere(&self, pace: &mut Pace) -> bool {
         let first = self.waiting.load(Ordering::Relaxed);
-        let (begun, mut seen, mut empty_turns) = (Instant::now(), first, 0);
+        let (mut begun, mut seen, mut empty_turns) = (None, first, 0);
         loop {
             let target = match self.store.hand_over() {
                 Fill::ByCaller => return false,
@@ -147,6 +147,7 @@ impl<S: Store + 'static> Paced<S> {
                 }
                 Fill::Waits { target } => target,
             };
+            let begun = begun.get_or_insert_with(Instant::now);
             if empty_turns >= pace.patience(target) || begun.elapsed() >= FILLS_WITHIN {
                 pace.filled(seen > first);
                 return true;

@@ -321,7 +321,7 @@ async fn clients_that_come_again_are_waited_for_again() {
 }
 
 #[tokio::test]
-async fn a_store_learns_that_nobody_commits_any_more() {
+async fn a_store_learns_that_the_task_that_commits_has_ended() {
     let store = Arc::new(Far::default());
     let paced = Paced::new(Arc::clone(&store), Arc::default(), None);
     let committer = tokio::spawn(Arc::clone(&paced).commit_as_it_comes());
