@@ -17,6 +17,10 @@ pub enum Planted {
     /// A batch that is written while a sync runs may sync the same file at the same time. Only one of the two gets the
     /// error of a sync that fails.
     ErrorReportedOnce,
+    /// The event loop that hands appends over does not hear that one has ended.
+    LoopNotRung,
+    /// What filled behind an append stays where it is when the event loop that hands appends over ends.
+    LeftByTheLoop,
 }
 
 impl Planted {

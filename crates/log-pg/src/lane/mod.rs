@@ -192,6 +192,11 @@ impl Lane {
         !state.is_broken && (under_way == 0 || (under_way < self.sessions && is_worth_it()))
     }
 
+    /// How long ago a row was handed over last, or one that only makes others durable.
+    pub fn since_newest(&self) -> Option<Duration> {
+        self.state.lock().pushed_at.map(|pushed| pushed.elapsed())
+    }
+
     /// Whether every row has ended, and more are taken.
     pub fn is_quiet(&self) -> bool {
         let state = self.state.lock();

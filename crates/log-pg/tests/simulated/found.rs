@@ -1,5 +1,6 @@
 //! The histories are tested: with a fault planted in the log they complain.
 
+use std::fmt::Debug;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
@@ -10,6 +11,7 @@ use kew_log_pg::planted::Planted;
 use kew_log_pg::simulated::{AtAppends, Fault, Rates, World};
 use kew_log_pg::{PgDisk, TENURE};
 use kew_store::Store;
+use kew_store_log::planted::Planted as OfStore;
 
 use crate::history::History;
 use crate::node::Node;
@@ -20,9 +22,9 @@ const HISTORIES_TO_FIND: u64 = 2_000;
 
 /// Plays histories with a planted fault until one complains. They begin with `near`, the one that found the fault when
 /// this line was written; those before it come last. With `KEW_LONG=1` they begin with the first.
-fn finds(planted: Planted, near: u64) {
+fn finds<P: Copy + Debug, W>(planted: P, plant: impl FnOnce(P) -> W, near: u64) {
     let begun = Instant::now();
-    let planting = planted.plant();
+    let planting = plant(planted);
     let mut found = None;
     let first = if super::is_long() { 1 } else { near };
     for seed in (first..=HISTORIES_TO_FIND).chain(1..first) {
@@ -109,6 +111,23 @@ fn answers_behind_a_slow_append() -> u64 {
     assert_eq!(world.database().counts().0, next + 1, "both appends are under way");
     world.pass(Duration::from_millis(100));
     node.answered.lock().waiting
+}
+
+/// Number of answers that wait for an append that their event loop was to hand over, before and after that has ended.
+fn answers_when_the_event_loop_ends() -> (u64, u64) {
+    let world = World::new(1, Rates { latency_ms: 5, ..Rates::default() }).with_large_rows_from(1 << 20);
+    let _inside = world.enter();
+    let (mut node, mut history) = owner(&world);
+    node.begin_event_loop();
+    put_a_document(&world, &mut node, &mut history);
+    put_a_document(&world, &mut node, &mut history);
+    // The first append ends and rings; the event loop takes no turn any more.
+    world.pass(Duration::from_millis(100));
+    let before = node.answered.lock().waiting;
+    node.end_event_loop();
+    world.pass(Duration::from_millis(100));
+    let waiting = node.answered.lock().waiting;
+    (before, waiting)
 }
 
 /// Whether a change is acknowledged and then not found, after a fail-over to a standby that had not received a change
@@ -305,25 +324,36 @@ macro_rules! found {
         $(
             #[test]
             fn $name() {
-                finds(Planted::$planted, $near);
+                finds(Planted::$planted, Planted::plant, $near);
             }
         )+
     };
 }
 
 found! {
-    mending_without_a_barrier_is_found: NoBarrier near 22,
+    mending_without_a_barrier_is_found: NoBarrier near 192,
     tenure_by_a_clock_that_can_be_set_is_found: WallClock near 1,
-    answer_before_its_frame_is_durable_is_found: AnswerBeforeFrame near 1,
+    answer_before_its_frame_is_durable_is_found: AnswerBeforeFrame near 243,
     read_without_a_tenure_is_found: ReadsWithoutTenure near 1,
     take_over_in_the_same_epoch_is_found: EpochNotRaised near 1,
-    tenure_counted_from_the_answer_is_found: TenureFromAnswer near 388,
-    progress_after_the_tenure_is_found: ProgressAfterTenure near 1,
-    append_that_is_timed_out_is_found: AppendTimesOut near 73,
-    take_over_that_is_not_synced_is_found: TenureUnsynced near 91,
-    renewal_that_is_undone_by_an_older_one_is_found: RenewalUndone near 38,
-    synced_row_that_waits_for_ever_is_found: NoCoveringSync near 263,
-    append_that_waits_for_ever_behind_a_mending_is_found: NoNewsOfMending near 1_257,
+    tenure_counted_from_the_answer_is_found: TenureFromAnswer near 819,
+    progress_after_the_tenure_is_found: ProgressAfterTenure near 7,
+    append_that_is_timed_out_is_found: AppendTimesOut near 105,
+    take_over_that_is_not_synced_is_found: TenureUnsynced near 445,
+    renewal_that_is_undone_by_an_older_one_is_found: RenewalUndone near 323,
+    synced_row_that_waits_for_ever_is_found: NoCoveringSync near 975,
+}
+
+#[test]
+fn event_loop_that_does_not_hear_of_an_end_is_found() {
+    finds(OfStore::LoopNotRung, OfStore::plant, 41);
+}
+
+#[test]
+fn batch_that_is_left_by_an_event_loop_that_ends_is_found() {
+    assert_eq!(answers_when_the_event_loop_ends(), (1, 0));
+    let _planted = OfStore::LeftByTheLoop.plant();
+    assert_eq!(answers_when_the_event_loop_ends(), (1, 1), "the planted fault shows nothing");
 }
 
 #[test]

@@ -3,7 +3,8 @@
 //! owner answers, and after each opening the store is what it was after some batch.
 //!
 //! `KEW_INTERLEAVED` says how many histories run, half as many without `KEW_LONG=1`; `KEW_INTERLEAVED_SEED` runs one.
-//! The tests are tested: with a fault planted in the log (`kew_log_pg::planted`) the same histories must find it.
+//! The tests are tested: with a fault planted in the log (`kew_log_pg::planted`) or in the store above it
+//! (`kew_store_log::planted`) the same histories must find it.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod clock;
@@ -62,6 +63,7 @@ fn nothing_is_lost_resurrected_or_answered_by_an_old_owner() {
         }
     }
     println!("{} histories: {all:?} in {:.1} s", seeds.end - seeds.start, begun.elapsed().as_secs_f64());
+    assert!(all.let_fill > 0 || seeds.end - seeds.start < HISTORIES, "no batch was let fill");
 }
 
 #[test]

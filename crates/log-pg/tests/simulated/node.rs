@@ -2,12 +2,14 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use kew_core::{Command, Outcome, Timestamp};
 use kew_log_pg::simulated::{Power, SimDatabase, World};
 use kew_log_pg::{PgDisk, PgStore, Tenure};
-use kew_store::{Store, StoreError, Submission};
+use kew_store::contract::model::Random;
+use kew_store::{Fill, Store, StoreError, Submission};
 use kew_store_log::{LogError, LogStore, planted};
 use parking_lot::Mutex;
 use tokio::task::AbortHandle;
@@ -49,9 +51,24 @@ pub struct Node {
     /// A body could not be read, and a lease was undone for it: what the store holds in memory now is known to no
     /// other store.
     pub is_unclear: bool,
+    /// Looks at which the store let a batch fill.
+    pub let_fill: u64,
+    event_loop: Option<EventLoop>,
     database: SimDatabase,
     tasks: Vec<AbortHandle>,
 }
+
+/// What hands over what filled behind an append. It is not a task of the world: a store that waits for the database
+/// may hold a lock, and there is only one thread.
+#[derive(Default)]
+struct EventLoop {
+    rung: Arc<AtomicBool>,
+    /// Looks in a row at which the batch was let fill.
+    looked: u32,
+}
+
+/// It commits after this many looks in a row.
+const LOOKS_MAX: u32 = 4;
 
 impl Node {
     /// Opens the store of a shard that was taken.
@@ -70,15 +87,61 @@ impl Node {
             answered: Arc::default(),
             goes_on: false,
             is_unclear: false,
+            let_fill: 0,
+            event_loop: None,
             database,
             tasks,
         })
+    }
+
+    /// An event loop hands batches over from now on. Its turns are taken by [`Node::turn`].
+    pub fn begin_event_loop(&mut self) {
+        let event_loop = self.event_loop.insert(EventLoop::default());
+        let rung = Arc::clone(&event_loop.rung);
+        self.store.ring_when_free(Some(Arc::new(move || {
+            rung.store(true, Ordering::SeqCst);
+            true
+        })));
+    }
+
+    pub fn has_event_loop(&self) -> bool {
+        self.event_loop.is_some()
+    }
+
+    /// The event loop ends. What it let fill is handed over without it.
+    pub fn end_event_loop(&mut self) {
+        if self.event_loop.take().is_some() {
+            self.store.ring_when_free(None);
+        }
+    }
+
+    /// A turn of the event loop, if it was rung: it lets fill what is behind an append that has ended, or commits.
+    pub fn turn(&mut self, random: &mut Random) {
+        let Some(event_loop) = &mut self.event_loop else { return };
+        if !event_loop.rung.load(Ordering::SeqCst) {
+            return;
+        }
+        if matches!(self.store.hand_over(), Fill::Waits { .. }) && event_loop.looked < LOOKS_MAX {
+            event_loop.looked += 1;
+            self.let_fill += 1;
+            if random.below(3) > 0 {
+                return;
+            }
+        }
+        event_loop.looked = 0;
+        event_loop.rung.store(false, Ordering::SeqCst);
+        if !self.store.commit_at_once(true) {
+            self.store.commit();
+        }
     }
 
     /// Takes a step; its answer is noted whenever it comes.
     pub fn step(&mut self, world: &World, history: &mut History, command: Command) {
         let unread = self.disk.failed_reads();
         let mut answer = self.store.step(history.now, &command);
+        if let Some(event_loop) = &self.event_loop {
+            event_loop.rung.store(true, Ordering::SeqCst);
+        }
         let batch = planted::take_newest_batch();
         history.learn(&command, answer.peek());
         let now = history.now;

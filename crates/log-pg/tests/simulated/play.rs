@@ -26,6 +26,8 @@ const LARGE_ROWS: [u64; 4] = [0, 0, 300, 256 << 10];
 const MAKES_ROOM_WITHIN: Duration = Duration::from_secs(3);
 const MAKES_ROOM: Duration = Duration::from_millis(1);
 const MILLI: Duration = Duration::from_millis(1);
+/// For this long an event loop may take a turn each millisecond; later less often.
+const TURNS_FOR: Duration = Duration::from_millis(30);
 
 /// What a history is made of.
 #[derive(Clone, Copy, Debug)]
@@ -68,6 +70,8 @@ pub struct Lived {
     pub faults: u64,
     pub overtaken: u64,
     pub zombies: u64,
+    /// Looks of event loops at which a batch was let fill.
+    pub let_fill: u64,
     /// Differs, in all likelihood, when anything went another way.
     pub trace: u64,
 }
@@ -82,6 +86,7 @@ impl Lived {
         self.faults += other.faults;
         self.overtaken += other.overtaken;
         self.zombies += other.zombies;
+        self.let_fill += other.let_fill;
         self.trace = self.trace.rotate_left(7) ^ other.trace;
     }
 }
@@ -150,6 +155,9 @@ impl<'a> Play<'a> {
             self.wake_old_ones()?;
             let life = self.lived.lives;
             self.lived.lives += 1;
+            if self.random.below(2) == 0 {
+                node.begin_event_loop();
+            }
             let end = self.live(&mut node).map_err(|what| format!("life {life}: {what}"))?;
             self.look_at(&node)?;
             let answered = node.answered.lock();
@@ -157,6 +165,7 @@ impl<'a> Play<'a> {
             self.lived.refusals += answered.refusals;
             self.lived.trace = self.lived.trace.rotate_left(9) ^ (answered.promised << 20) ^ answered.said;
             drop(answered);
+            self.lived.let_fill += node.let_fill;
             taken = self.end(&mut before, node, end);
         }
         Ok(())
@@ -303,7 +312,7 @@ impl<'a> Play<'a> {
             old.store.commit();
             self.look_at(old)?;
             let some = self.random.below(400) as u32;
-            self.world.pass(MILLI * some);
+            self.pass(old, MILLI * some);
             self.look_at(old)?;
         }
         Ok(())
@@ -345,6 +354,7 @@ impl<'a> Play<'a> {
         match self.random.below(8) {
             0 => {}
             1 | 2 => node.store.write(),
+            _ if node.has_event_loop() => node.turn(&mut self.random),
             _ => drop(node.store.commit()),
         }
         let passes = match self.random.below(60) {
@@ -353,7 +363,7 @@ impl<'a> Play<'a> {
             2..40 => self.random.below(12),
             _ => 0,
         };
-        self.world.pass(MILLI * passes as u32);
+        self.pass(node, MILLI * passes as u32);
         if self.random.below(12) == 0 {
             // What fails is seen in what the store does next.
             let _kept = node.store.log().keep_up();
@@ -361,8 +371,27 @@ impl<'a> Play<'a> {
         self.look_at(node)
     }
 
+    /// Time passes, in which the node's event loop takes its turns.
+    fn pass(&mut self, node: &mut Node, time: Duration) {
+        let mut left = time;
+        while node.has_event_loop() && left > MILLI {
+            let some = if time - left < TURNS_FOR {
+                MILLI
+            } else {
+                MILLI.max(MILLI * (left.as_millis() as u32 / 8))
+            };
+            self.world.pass(some);
+            left -= some;
+            node.turn(&mut self.random);
+        }
+        self.world.pass(left);
+        node.turn(&mut self.random);
+    }
+
     fn how_it_ends(&mut self, node: &mut Node) -> Result<End, String> {
-        node.store.commit();
+        if !node.has_event_loop() {
+            node.store.commit();
+        }
         if self.random.below(4) == 0 {
             self.answers_all(node)?;
         }
@@ -375,17 +404,22 @@ impl<'a> Play<'a> {
     }
 
     /// On a database that is well again nothing waits for ever.
-    fn answers_all(&mut self, node: &Node) -> Result<(), String> {
+    fn answers_all(&mut self, node: &mut Node) -> Result<(), String> {
         self.world.database().set_rates(Rates::default());
         let mut is_handed_over = false;
+        if self.random.below(4) == 0 {
+            node.end_event_loop();
+        }
         for _ in 0..ANSWERS_WITHIN.as_secs() {
-            // A batch that waits for a new segment is left to the loop. One that waits for an append is sent when that
-            // has ended, though the store is not asked again.
-            is_handed_over = is_handed_over || node.store.commit_at_once(false);
-            if !is_handed_over {
-                node.store.commit();
+            // A batch that waits for a new segment is committed here. One that waits for an append is sent when that
+            // has ended, though the store is not asked again. An event loop does both in its turns.
+            if !node.has_event_loop() && !is_handed_over {
+                is_handed_over = node.store.commit_at_once(false);
+                if !is_handed_over {
+                    node.store.commit();
+                }
             }
-            self.world.pass(Duration::from_secs(1));
+            self.pass(node, Duration::from_secs(1));
         }
         let waiting = node.answered.lock().waiting;
         self.world.database().set_rates(self.plan.rates);
@@ -402,14 +436,18 @@ impl<'a> Play<'a> {
         for _ in 0..100 {
             self.world.database().set_rates(storm);
             let some = self.random.below(120) as u32;
-            self.world.pass(MILLI * some);
+            self.pass(node, MILLI * some);
             planted::set_wall_clock_back(10_000);
             let next = self.history.next();
             node.step(self.world, &mut self.history, next);
             if node.is_unclear {
                 return Ok(End::Killed);
             }
-            node.store.commit();
+            if node.has_event_loop() {
+                node.turn(&mut self.random);
+            } else {
+                node.store.commit();
+            }
             self.world.database().set_rates(Rates { latency_ms: 8, ..Rates::default() });
             if let Ok((disk, power)) = self.world.own(&name) {
                 self.look_at(node)?;

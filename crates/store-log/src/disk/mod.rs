@@ -19,6 +19,7 @@ use std::any::Any;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use kew_store::BatchNumber;
 
@@ -109,6 +110,8 @@ pub trait Appends: Send + Sync + 'static {
     fn report_to(&self, listener: Arc<dyn AppendListener>) -> io::Result<()>;
     /// Whether another append, of this many bytes, may be handed over now.
     fn takes_more(&self, bytes: u64) -> bool;
+    /// How long ago the newest one was handed over, if any was.
+    fn since_newest(&self) -> Option<Duration>;
 }
 
 /// Learns how far appends have come. It may take the store's lock, and does not wait for an append.

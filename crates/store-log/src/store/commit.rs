@@ -63,7 +63,7 @@ impl Inner {
 
     /// Commits unless that takes longer than one write and, with `may_sync`, one sync; false when something is left.
     pub(super) fn commit_at_once(&self, may_sync: bool) -> Result<bool, LogError> {
-        if self.appends.is_some() && self.end_filling() {
+        if self.appends.as_deref().is_some_and(|appends| self.end_filling(appends)) {
             return Ok(true);
         }
         let Some(_committing) = self.committing.try_lock() else { return Ok(!self.has_pending()) };

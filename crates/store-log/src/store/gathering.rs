@@ -7,12 +7,14 @@
 //! what filled leaves when an append ends.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use kew_store::{Fill, Groups, Ring};
 use parking_lot::Mutex;
 
 use super::inner::Inner;
+use crate::disk::Appends;
+use crate::planted::Planted;
 
 /// The next append should be as large as the largest of the last ones, but one of this many parts.
 const PARTS: u32 = 16;
@@ -32,22 +34,22 @@ pub(crate) struct Gathering {
 }
 
 /// What the batch being filled is behind.
-#[derive(Clone, Copy, Default)]
+#[derive(Default)]
 enum Behind {
     /// Nothing: it leaves at once.
     #[default]
     Nothing,
-    /// An append that is under way since then.
-    UnderWay(Instant),
+    /// An append that is under way.
+    UnderWay,
     /// One that has ended: it is let fill.
     Ended,
 }
 
 impl Gathering {
     /// A batch of this many steps was handed over.
-    fn handed_over(&mut self, steps: u32, now: Instant) {
+    fn handed_over(&mut self, steps: u32) {
         self.groups.note(steps);
-        self.behind = Behind::UnderWay(now);
+        self.behind = Behind::UnderWay;
     }
 
     /// An append has ended. A client that is alone does not wait for others.
@@ -55,12 +57,11 @@ impl Gathering {
         self.behind = if self.groups.all_but_one_of(PARTS) > 1 { Behind::Ended } else { Behind::Nothing };
     }
 
-    /// Whether the batch being filled, of this many bytes, stays although another append would be taken.
-    fn stays(&self, bytes: u64, now: Instant) -> bool {
-        match self.behind {
-            Behind::UnderWay(since) => bytes < LARGE && now.duration_since(since) < STAYS_WITHIN,
-            Behind::Nothing | Behind::Ended => false,
-        }
+    /// Whether the batch being filled, of this many bytes, stays although another append would be taken. `since` says
+    /// how long ago the newest one was handed over.
+    fn stays(&self, bytes: u64, since: impl FnOnce() -> Option<Duration>) -> bool {
+        let is_small = matches!(self.behind, Behind::UnderWay) && bytes < LARGE;
+        is_small && since().is_some_and(|since| since < STAYS_WITHIN)
     }
 
     /// How many steps it is let fill up to.
@@ -82,7 +83,7 @@ impl OwnLoop {
     /// Leaves what filled to the event loop. False if there is none any more.
     fn rings(&self) -> bool {
         let ring = self.0.lock().clone();
-        ring.is_some_and(|ring| ring())
+        ring.is_some_and(|ring| Planted::LoopNotRung.is_there() || ring())
     }
 }
 
@@ -94,7 +95,7 @@ impl Inner {
         }
         let ends = ring.is_none();
         *self.own_loop.0.lock() = ring;
-        if ends {
+        if ends && !Planted::LeftByTheLoop.is_there() {
             self.writer.lock().shelf.gathering.behind = Behind::Nothing;
             // What is held up leaves when the append before it has ended. A failure is passed on to those who wait.
             let _written = self.write();
@@ -104,7 +105,7 @@ impl Inner {
     /// A batch was handed over.
     pub(super) fn note_append(&self, gathering: &mut Gathering, steps: u32) {
         if self.own_loop.is_there() {
-            gathering.handed_over(steps, Instant::now());
+            gathering.handed_over(steps);
         }
     }
 
@@ -125,9 +126,7 @@ impl Inner {
 
     /// Hands the batch being filled over, unless it is let fill or stays.
     pub(crate) fn hand_over(&self) -> Fill {
-        if self.appends.is_none() {
-            return Fill::ByCaller;
-        }
+        let Some(appends) = &self.appends else { return Fill::ByCaller };
         let leaves = {
             let ledger = self.writer.lock();
             let (gathering, bytes) = (&ledger.shelf.gathering, ledger.shelf.batch.bytes());
@@ -136,7 +135,9 @@ impl Inner {
                     return Fill::Waits { target };
                 }
                 Some(_) => false,
-                None => ledger.shelf.batch.records() > 0 && !gathering.stays(bytes, Instant::now()),
+                None => {
+                    ledger.shelf.batch.records() > 0 && !gathering.stays(bytes, || appends.since_newest())
+                }
             }
         };
         if leaves {
@@ -147,13 +148,13 @@ impl Inner {
     }
 
     /// The event loop commits: what was let fill is not any more. Whether the batch being filled stays nevertheless.
-    pub(super) fn end_filling(&self) -> bool {
+    pub(super) fn end_filling(&self, appends: &dyn Appends) -> bool {
         let mut ledger = self.writer.lock();
         let shelf = &mut ledger.shelf;
         if matches!(shelf.gathering.behind, Behind::Ended) {
             shelf.gathering.behind = Behind::Nothing;
         }
-        shelf.gathering.stays(shelf.batch.bytes(), Instant::now()) && !shelf.wants_a_segment()
+        shelf.gathering.stays(shelf.batch.bytes(), || appends.since_newest()) && !shelf.wants_a_segment()
     }
 }
 
@@ -164,7 +165,7 @@ mod tests {
     /// Behind an append of sixteen steps that has ended.
     fn behind_one_of_sixteen() -> Gathering {
         let mut gathering = Gathering::default();
-        gathering.handed_over(16, Instant::now());
+        gathering.handed_over(16);
         gathering.ended();
         gathering
     }
@@ -184,29 +185,28 @@ mod tests {
     fn a_large_batch_is_not_let_fill_and_does_not_stay() {
         let mut gathering = behind_one_of_sixteen();
         assert_eq!(gathering.fills_up_to(LARGE), None);
-        let now = Instant::now();
-        gathering.handed_over(16, now);
-        assert!(gathering.stays(LARGE - 1, now), "until the store hears of the append's end");
-        assert!(!gathering.stays(LARGE, now));
+        gathering.handed_over(16);
+        let just_now = || Some(Duration::ZERO);
+        assert!(gathering.stays(LARGE - 1, just_now), "until the store hears of the append's end");
+        assert!(!gathering.stays(LARGE, just_now));
     }
 
     #[test]
     fn a_batch_stays_behind_an_append_only_for_a_while() {
-        let (mut gathering, now) = (Gathering::default(), Instant::now());
-        assert!(!gathering.stays(0, now), "nothing is under way");
-        gathering.handed_over(1, now);
+        let mut gathering = Gathering::default();
+        assert!(!gathering.stays(0, || Some(Duration::ZERO)), "nothing is under way");
+        gathering.handed_over(1);
         let before = STAYS_WITHIN - Duration::from_nanos(1);
-        assert!(gathering.stays(0, now + before));
-        assert!(!gathering.stays(0, now + STAYS_WITHIN));
+        assert!(gathering.stays(0, || Some(before)));
+        assert!(!gathering.stays(0, || Some(STAYS_WITHIN)));
     }
 
     #[test]
     fn a_client_that_is_alone_does_not_wait_for_others() {
         let mut gathering = Gathering::default();
-        let now = Instant::now();
-        gathering.handed_over(1, now);
+        gathering.handed_over(1);
         gathering.ended();
         assert_eq!(gathering.fills_up_to(0), None);
-        assert!(!gathering.stays(0, now));
+        assert!(!gathering.stays(0, || Some(Duration::ZERO)));
     }
 }

@@ -401,4 +401,8 @@ impl Appends for Journal {
     fn takes_more(&self, bytes: u64) -> bool {
         self.0.upgrade().is_some_and(|shared| shared.journal.takes_more(bytes))
     }
+
+    fn since_newest(&self) -> Option<Duration> {
+        self.0.upgrade()?.journal.since_newest()
+    }
 }
