@@ -120,7 +120,7 @@ impl<S: Shelf> Ledger<S> {
             None => {
                 let mut book = Book::new(queue.clone());
                 book.expire_through(self.expiry_through);
-                self.books.insert(id, Box::new(book));
+                self.books.insert(id, book);
             }
         }
         self.note_outbox(&queue);
@@ -155,7 +155,7 @@ impl<S: Shelf> Ledger<S> {
     }
 
     fn apply_purged(&mut self, at: Timestamp, queue: QueueId) {
-        let through = self.books.get(&queue).map_or(0, |book| book.given());
+        let through = self.books.get(&queue).map_or(0, Book::given);
         self.empty(at, queue, Sequence(through));
         self.changed(queue);
     }

@@ -3,6 +3,7 @@
 use kew_core::{Departures, QueueId, Tally, Traffic, Waits, own};
 
 use super::Ledger;
+use super::book::Book;
 use super::expired::Expired;
 use super::shelf::Shelf;
 
@@ -10,7 +11,7 @@ impl<S: Shelf> Ledger<S> {
     /// Bytes of memory the queues hold, about.
     pub fn heap_bytes(&self) -> usize {
         let expired: usize = self.expiring.values().map(Expired::heap_bytes).sum();
-        expired + self.books.values().map(|book| book.heap_bytes()).sum::<usize>()
+        expired + self.books.values().map(Book::heap_bytes).sum::<usize>()
     }
 
     /// What has happened since the ledger was opened.
@@ -46,7 +47,7 @@ impl<S: Shelf> Ledger<S> {
 
     /// What came and went in each of these queues; nothing in one that is not there.
     pub fn traffic(&self, queues: &[QueueId]) -> Vec<Traffic> {
-        let of = |queue: &QueueId| self.books.get(queue).map_or_else(Traffic::default, |book| book.traffic());
+        let of = |queue: &QueueId| self.books.get(queue).map_or_else(Traffic::default, Book::traffic);
         queues.iter().map(of).collect()
     }
 }

@@ -83,6 +83,7 @@ use emptied::Emptied;
 use expired::Expired;
 use history::Ring;
 use pace::Pace;
+use structures::last_found::LastFound;
 use structures::regions::Regions;
 use structures::{keyed, near, ordered, parted, pieces, row, sink, slab};
 
@@ -134,7 +135,7 @@ pub struct Ledger<S> {
     key: TokenKey,
     entropy: Arc<dyn Entropy>,
     bounds: Bounds,
-    books: HashMap<QueueId, Box<Book>>,
+    books: LastFound<QueueId, Book>,
     names: HashSet<ByName>,
     /// Queues whose messages are owed to another shard.
     outboxes: BTreeSet<QueueId>,
@@ -178,7 +179,7 @@ impl<S: Shelf> Ledger<S> {
             key,
             entropy,
             bounds,
-            books: HashMap::new(),
+            books: LastFound::default(),
             names: HashSet::new(),
             outboxes: BTreeSet::new(),
             elsewhere: None,
@@ -354,11 +355,11 @@ impl<S: Shelf> Ledger<S> {
     }
 
     fn book(&self, queue: QueueId) -> Result<&Book, RuleError> {
-        self.books.get(&queue).map(Box::as_ref).ok_or(RuleError::QueueNotFound)
+        self.books.get(&queue).ok_or(RuleError::QueueNotFound)
     }
 
     fn book_mut(&mut self, queue: QueueId) -> Result<&mut Book, RuleError> {
-        self.books.get_mut(&queue).map(Box::as_mut).ok_or(RuleError::QueueNotFound)
+        self.books.get_mut(&queue).ok_or(RuleError::QueueNotFound)
     }
 
     fn free(&mut self, queue: QueueId) {

@@ -114,7 +114,7 @@ pub struct Remembered {
 impl<S: Shelf> Ledger<S> {
     /// All queues, in the order of their ids.
     pub fn carried_queues(&self) -> Vec<CarriedQueue> {
-        let mut queues: Vec<CarriedQueue> = self.books.values().map(|book| carried_book(book)).collect();
+        let mut queues: Vec<CarriedQueue> = self.books.values().map(carried_book).collect();
         queues.sort_unstable_by_key(|carried| carried.queue.id);
         queues
     }
@@ -145,7 +145,7 @@ impl<S: Shelf> Ledger<S> {
 
     /// What stands between a queue's messages.
     pub fn carried_order(&self, queue: QueueId) -> CarriedOrder {
-        self.books.get(&queue).map(|book| book.order()).unwrap_or_default()
+        self.books.get(&queue).map(Book::order).unwrap_or_default()
     }
 
     /// All move tasks, in the order of their numbers.
@@ -155,7 +155,7 @@ impl<S: Shelf> Ledger<S> {
 
     /// One queue.
     pub fn carried_queue(&self, queue: QueueId) -> Option<CarriedQueue> {
-        self.books.get(&queue).map(|book| carried_book(book))
+        self.books.get(&queue).map(carried_book)
     }
 
     /// All documents of accounts, and the store's own.
@@ -220,7 +220,7 @@ impl<S: Shelf> Ledger<S> {
         self.next_queue = self.next_queue.max(QueueId(id.0 + 1));
         self.note_outbox(&carried.queue);
         self.names.replace(ByName(carried.queue.clone()));
-        self.books.insert(id, Box::new(book));
+        self.books.insert(id, book);
         self.changed(id);
     }
 

@@ -252,6 +252,16 @@ impl Block {
         self.gone.get(place / 64).is_none_or(|word| word & (1 << (place % 64)) != 0)
     }
 
+    /// When the oldest of its live messages was sent.
+    pub(crate) fn oldest_sent_at(&self) -> Option<Timestamp> {
+        let Body::Open(items) = &self.body else {
+            return self.live_items().map(|(_, item)| item.sent_at).min();
+        };
+        // All before its head are gone.
+        let from_its_head = items.iter().enumerate().skip(usize::from(self.head));
+        from_its_head.filter(|(place, _)| !self.is_gone(*place)).map(|(_, item)| item.sent_at).min()
+    }
+
     /// The live messages with their places, in order.
     pub(crate) fn live_items(&self) -> impl Iterator<Item = (usize, Item)> + '_ {
         self.all_items().enumerate().filter(|(place, _)| !self.is_gone(*place))

@@ -77,6 +77,28 @@ fn messages_leave_in_any_order_and_the_front_follows() {
 }
 
 #[test]
+fn oldest_send_is_that_of_the_live_ones_open_and_packed() {
+    // One that was moved here may have been sent before those in front of it.
+    let early = Item { sent_at: Timestamp(5), ..item(90) };
+    let mut block = block(&[item(1), item(40), early, item(100)]);
+    let oldest = |block: &mut Block| {
+        block.open();
+        let open = block.oldest_sent_at();
+        block.pack();
+        assert_eq!(open, block.oldest_sent_at());
+        open
+    };
+    assert_eq!(oldest(&mut block), Some(Timestamp(5)));
+    assert!(block.take(Sequence(1)).is_some() && block.take(Sequence(90)).is_some());
+    assert_eq!(oldest(&mut block), Some(item(40).sent_at));
+    assert!(block.take(Sequence(40)).is_some() && block.take(Sequence(100)).is_some());
+    assert_eq!(oldest(&mut block), None);
+    block.open();
+    block.push(item(200));
+    assert_eq!(oldest(&mut block), Some(item(200).sent_at));
+}
+
+#[test]
 fn block_survives_its_bytes_with_its_gaps() {
     let items: Vec<Item> = (1..=256).map(|n| if n % 5 == 0 { odd(n) } else { item(n) }).collect();
     let mut block = block(&items);

@@ -13,7 +13,7 @@ use crate::ledger::change::Leased;
 use crate::ledger::varint::{Fields, Reader, put_bytes, put_fields};
 
 pub(super) fn put_leased(out: &mut Vec<u8>, stamp: &Stamp, at: Timestamp, leased: &Leased<'_>) {
-    put_fields(out, |fields| {
+    let head = |fields: &mut Fields<'_>| {
         stamp.begin(fields);
         fields.number(leased.queue.0);
         fields.number(leased.until.0);
@@ -23,18 +23,26 @@ pub(super) fn put_leased(out: &mut Vec<u8>, stamp: &Stamp, at: Timestamp, leased
         fields.byte(return_number(leased.returns));
         fields.option(leased.owner, |fields, owner| fields.number(owner.0));
         fields.byte(u8::from(leased.attempt.is_some()));
-    });
-    if let Some(attempt) = leased.attempt {
-        put_bytes(out, attempt.as_bytes());
-    }
-    let (first, rest) = leased.taken.split_at(leased.taken.len().min(TAKEN_AT_ONCE));
-    put_fields(out, |fields| {
+    };
+    // The first goes with what stands before it: most leases are of one message.
+    let (first, rest) = leased.taken.split_at(leased.taken.len().min(1));
+    let end = |fields: &mut Fields<'_>| {
         let by = leased.by.len();
         fields.byte(by as u8);
         fields.beginning(leased.by.0, by);
         fields.number(leased.taken.len() as u64);
         put_taken(fields, 0, first);
-    });
+    };
+    if let Some(attempt) = leased.attempt {
+        put_fields(out, head);
+        put_bytes(out, attempt.as_bytes());
+        put_fields(out, end);
+    } else {
+        put_fields(out, |fields| {
+            head(fields);
+            end(fields);
+        });
+    }
     let mut last = first.last();
     for some in rest.chunks(TAKEN_AT_ONCE) {
         put_fields(out, |fields| put_taken(fields, last.map_or(0, |(sequence, _)| sequence.0), some));
@@ -42,7 +50,7 @@ pub(super) fn put_leased(out: &mut Vec<u8>, stamp: &Stamp, at: Timestamp, leased
     }
 }
 
-/// Messages of a lease that are written together, each in at most 18 bytes.
+/// Messages of a lease behind its first that are written together, each in at most 18 bytes.
 const TAKEN_AT_ONCE: usize = 4;
 
 #[inline]

@@ -335,7 +335,8 @@ mod tests {
                 taken: &taken,
             };
             round(made, &Change::Leased(leased.clone()));
-            round(made, &Change::Leased(Leased { taken: &taken[..1], attempt: None, ..leased }));
+            let farthest = [(Sequence(1 << 63), MAX)];
+            round(made, &Change::Leased(Leased { taken: &farthest, attempt: None, ..leased }));
             for sequences in [&sequences[..], &sequences[..1], &[]] {
                 round(made, &Change::Acked { queue: QueueId(MAX), sequences });
             }

@@ -19,6 +19,7 @@ use kew_core::{Event, EventKind, QueueId, Sequence, Timestamp};
 
 use super::Ledger;
 use super::block::Block;
+use super::book::Book;
 use super::fifo::{Fifo, Sum};
 use super::groups::GroupSlot;
 use super::item::Item;
@@ -231,7 +232,7 @@ impl<S: Shelf> Ledger<S> {
 
     /// Messages expired: they count at once, and are seen off as soon as this step may.
     pub(super) fn see_off_later(&mut self, queue: QueueId, expired: Expired) {
-        let has_over = self.books.get(&queue).is_some_and(|book| book.has_over());
+        let has_over = self.books.get(&queue).is_some_and(Book::has_over);
         if has_over || !expired.is_empty() {
             self.history.count_expired(queue, expired.len);
             self.expiring.entry(queue).or_default().add_all(expired);
@@ -305,7 +306,7 @@ impl<S: Shelf> Ledger<S> {
 
     /// Whether messages of this queue are over that may keep others of their groups from being offered.
     pub(super) fn is_expiring(&self, queue: QueueId) -> bool {
-        self.books.get(&queue).is_some_and(|book| book.may_begin_to_offer())
+        self.books.get(&queue).is_some_and(Book::may_begin_to_offer)
     }
 
     /// Messages that were over were taken out of their groups: what stands behind them may be offered.

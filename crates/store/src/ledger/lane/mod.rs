@@ -315,8 +315,7 @@ impl Lane {
 
     /// When the oldest message of the first block was sent: those behind were sent later, or moved here.
     pub(crate) fn oldest_sent_at(&self) -> Option<Timestamp> {
-        let first = self.blocks.iter().find(|block| block.live() > 0)?;
-        first.live_items().map(|(_, item)| item.sent_at).min()
+        self.blocks.iter().find(|block| block.live() > 0)?.oldest_sent_at()
     }
 
     /// All blocks.

@@ -10,6 +10,7 @@
 use kew_core::{Command, LeaseToken, QueueId, Sequence, Timestamp};
 
 use super::Ledger;
+use super::book::Book;
 use super::shelf::Shelf;
 
 #[cfg(test)]
@@ -21,7 +22,7 @@ const LAPSED_AT_LEAST: usize = 256;
 impl<S: Shelf> Ledger<S> {
     /// Whether leases of this queue are over whose messages are not offered yet.
     pub(super) fn is_lapsing(&self, queue: QueueId) -> bool {
-        !self.lapsing.is_empty() && self.books.get(&queue).is_some_and(|book| book.has_ended_leases())
+        !self.lapsing.is_empty() && self.books.get(&queue).is_some_and(Book::has_ended_leases)
     }
 
     /// Sees to a slice of the leases that are over.

@@ -262,7 +262,7 @@ impl<S: Shelf> Ledger<S> {
             self.next_queue = self.next_queue.max(QueueId(id.0 + 1));
             self.note_outbox(&book.queue);
             self.names.replace(ByName(book.queue.clone()));
-            self.books.insert(id, Box::new(book));
+            self.books.insert(id, book);
             self.register(id);
         }
         from.is_empty().then_some(())

@@ -125,12 +125,13 @@ impl<K: Clone, V: Clone, P: Places<K>> Keyed<K, V, P> {
     #[inline]
     pub(crate) fn remove(&mut self, key: &K) -> Option<V> {
         let slot = self.places.remove(key)?;
-        let last = self.slots.pop()?;
-        if slot as usize == self.slots.len() {
-            return Some(last.1);
+        let last = self.slots.len() as u32 - 1;
+        if slot != last {
+            let (moved, _) = self.slots.get(last)?;
+            self.places.set(moved, slot);
         }
-        self.places.set(&last.0, slot);
-        Some(std::mem::replace(&mut self.slots[slot], last).1)
+        let (_, value) = self.slots.swap_remove(slot)?;
+        Some(value)
     }
 
     /// The values, in no particular order.

@@ -3,6 +3,7 @@
 //! Most share their memory with an image, so that a checkpoint can be written while the ledger goes on.
 
 pub(super) mod keyed;
+pub(super) mod last_found;
 pub(super) mod near;
 pub(super) mod ordered;
 pub(super) mod parted;

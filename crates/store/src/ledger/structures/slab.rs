@@ -45,14 +45,24 @@ impl<T: Clone> Slab<T> {
         (before + piece.len() - 1) as u32
     }
 
-    /// Takes the last slot out. Only where none is ever given back: it would be used again.
-    pub(crate) fn pop(&mut self) -> Option<T> {
-        let value = Arc::make_mut(self.pieces.last_mut()?).pop();
+    /// Takes the value of a slot that is used; the one in the last slot takes its place. `None` when there is none at
+    /// all. Only where no slot is ever given back: it would be used again.
+    #[inline]
+    pub(crate) fn swap_remove(&mut self, slot: u32) -> Option<T> {
+        let (piece, place) = (slot as usize / PIECE, slot as usize % PIECE);
+        let last = self.pieces.len().checked_sub(1)?;
+        let in_last = Arc::make_mut(&mut self.pieces[last]);
+        let value = if piece == last {
+            in_last.swap_remove(place)
+        } else {
+            let moved = in_last.pop()?;
+            std::mem::replace(&mut self[slot], moved)
+        };
         // The first piece stays: most queues are small, and empty now and then.
-        if self.pieces.len() > 1 && self.pieces.last().is_some_and(|piece| piece.is_empty()) {
+        if last > 0 && self.pieces[last].is_empty() {
             self.pieces.pop();
         }
-        value
+        Some(value)
     }
 
     /// Gives a slot back. What is in it stays until the slot is used again.
@@ -139,6 +149,21 @@ mod tests {
         assert_eq!(slab.insert(99), 17);
         assert_eq!(slab[17], 99);
         assert_eq!(slab.insert(1), 5_000);
+    }
+
+    #[test]
+    fn last_value_takes_the_place_of_one_that_leaves_across_pieces() {
+        let mut slab = Slab::default();
+        (0..=PIECE as u32).for_each(|n| assert_eq!(slab.insert(n), n));
+        let image = slab.image();
+        assert_eq!((slab.swap_remove(3), slab[3], slab.pieces()), (Some(3), PIECE as u32, 1));
+        assert_eq!((slab.swap_remove(PIECE as u32 - 1), slab.len()), (Some(PIECE as u32 - 1), PIECE - 1));
+        assert_eq!((slab.swap_remove(0), slab[0]), (Some(0), PIECE as u32 - 2));
+        assert!(image.iter().copied().eq(0..=PIECE as u32));
+        while slab.len() > 0 {
+            assert!(slab.swap_remove(0).is_some());
+        }
+        assert_eq!((slab.pieces(), slab.insert(7)), (1, 0));
     }
 
     #[test]

@@ -74,8 +74,8 @@ pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// The most bytes that [`put_fields`] appends at once: eight of the longest numbers, and two ids.
-const FIELDS_BYTES: usize = 112;
+/// The most bytes that [`put_fields`] appends at once, and one more: the beginning of a lease has up to 119.
+const FIELDS_BYTES: usize = 120;
 
 /// Short fields side by side, in room that was made for all of them at once: a buffer that looks for room before every
 /// byte takes longer over that than over the bytes.
