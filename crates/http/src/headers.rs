@@ -156,11 +156,14 @@ impl Headers {
         self.spans.push(Span::of(name_at, name.len(), name_at + name.len() + 2, value.len()));
     }
 
-    /// Whether a header has this name. Most have another length, or begin with another letter, and are not looked at.
+    /// Whether a header has this name. Most have another length, and are not looked at.
+    #[inline(always)]
     fn is_of(&self, span: &Span, name: &[u8]) -> bool {
-        if span.name_bytes as usize != name.len() {
-            return false;
-        }
+        span.name_bytes as usize == name.len() && self.is_alike(span, name)
+    }
+
+    /// Whether a header has this name, which is as long. Most begin with another letter.
+    fn is_alike(&self, span: &Span, name: &[u8]) -> bool {
         let written = self.name_of(span);
         let begin_alike = match (written.first(), name.first()) {
             (Some(one), Some(other)) => (one ^ other) & !0x20 == 0,
