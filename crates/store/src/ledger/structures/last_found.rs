@@ -1,6 +1,6 @@
-//! A map that finds what it found last without looking for it.
+//! A map with a cache of one entry: the value looked up last is found without hashing its key.
 //!
-//! A step comes back to its queue several times, and the next step is often about the same one.
+//! A step looks its queue up several times, and the next step is often about the same queue.
 
 use std::cell::Cell;
 use std::hash::Hash;
@@ -133,11 +133,12 @@ mod tests {
     #[test]
     fn thing_of_a_known_key_is_replaced() {
         let mut map = LastFound::default();
-        map.insert(1, "one");
-        map.insert(1, "uno");
-        *map.get_mut(&1).expect("it is there") = "eins";
-        assert_eq!(map.values().collect::<Vec<_>>(), [&"eins"]);
-        map.values_mut().for_each(|thing| *thing = "ein");
-        assert_eq!((map.keys().copied().collect::<Vec<_>>(), map.get(&1)), (vec![1], Some(&"ein")));
+        map.insert(1, "first");
+        map.insert(1, "second");
+        assert_eq!(map.values().collect::<Vec<_>>(), [&"second"]);
+        *map.get_mut(&1).expect("key 1 was inserted") = "third";
+        assert_eq!(map.get(&1), Some(&"third"));
+        map.values_mut().for_each(|thing| *thing = "fourth");
+        assert_eq!((map.keys().copied().collect::<Vec<_>>(), map.get(&1)), (vec![1], Some(&"fourth")));
     }
 }
