@@ -1,8 +1,8 @@
 //! What happens by itself: messages expire, leases and delays end, exhausted messages depart.
 //!
 //! The earliest instant comes first, and at one instant the queue that was made first. Within a queue expiry goes
-//! before the ends of leases and delays, and those before departures, each in the order of sends. Then everything is
-//! looked at again, because a message that departed may have made something due elsewhere.
+//! before the ends of leases and delays, and those before departures, each in the order of sends. After a departure
+//! everything is looked at again, because a message that departed may have made something due elsewhere.
 
 use super::Model;
 use super::queue::{Held, Join, ModelQueue};
@@ -65,7 +65,8 @@ impl Model {
         let index = self.index(queue).expect("the queue of a due message exists");
         let queue = &self.queues[index];
         let items = queue.messages.iter().flat_map(|held| queue.items_of(held, self.expiry_through));
-        let due: Vec<_> = items.filter(|item| (item.at, item.phase) == (at, phase)).collect();
+        let due = items.filter(|item| (item.at, item.phase) == (at, phase));
+        let due: Vec<_> = due.take(if phase == Phase::Departure { 1 } else { usize::MAX }).collect();
         for item in due {
             match phase {
                 Phase::Expiry => self.expire(index, item),

@@ -50,6 +50,32 @@ pub fn messages_are_there_again_as_they_were(factory: &dyn Factory) {
     });
 }
 
+/// Three messages leave a FIFO queue at one instant. The first is over where it arrives, so its group begins anew with
+/// the third, behind that of the second.
+pub fn groups_of_dead_letters_that_are_over_on_arrival_keep_their_turns(factory: &dyn Factory) {
+    let before = |stage: &mut Stage<'_>| {
+        let short = Policy { retention: seconds(60), ..Policy::fifo() };
+        let dead = stage.named("dead", short);
+        let rule = dead_letters("dead", 1, Carries::History);
+        let source = stage.named("source", Policy { dead_letters: rule, ..Policy::fifo() });
+        for (body, expiry) in [("g-1", Expiry::ByQueue), ("h-2", Expiry::Never), ("g-3", Expiry::Never)] {
+            let message = stage.grouped(&body[..1], body);
+            stage.send(source, NewMessage { expiry, ..message });
+        }
+        stage.at_second(100);
+        assert_eq!(stage.lease_for(source, 10, seconds(5)).len(), 3);
+        stage.at_second(106);
+        assert_eq!(stage.figures(dead), (2, 0, 0));
+        dead
+    };
+    let mut stage = Stage::new(factory);
+    let dead = before(&mut stage);
+    assert_eq!(stage.leased_bodies(dead), ["h-2", "g-3"]);
+    survives(factory, before, |stage, dead| {
+        assert_eq!(stage.leased_bodies(dead), ["h-2", "g-3"]);
+    });
+}
+
 /// Many more messages than are kept together, which leave from everywhere: the order of every group holds, also behind
 /// those that are leased, and what remains expires in its time.
 pub fn long_groups_keep_their_order_whatever_left_them(factory: &dyn Factory) {

@@ -49,7 +49,6 @@ impl<S: Shelf> Ledger<S> {
             settled: self.settled,
             elsewhere: self.due.first().map_or(Timestamp::NEVER, |(at, _)| at),
             mark,
-            departures_max: self.pace.left.departures,
             lapses_max: self.pace.left.lapses,
             expired_max: self.pace.left.in_groups,
         });
@@ -60,11 +59,11 @@ impl<S: Shelf> Ledger<S> {
         if let Some(groups) = happened.groups_left.take() {
             self.emptied.put(Box::new(groups.into_pieces().map(|()| None)));
         }
-        self.pace.left.departures -= happened.departing.len().min(self.pace.left.departures);
         if !std::mem::replace(&mut book.changed, true) {
             self.dirty.insert(queue);
         }
         let has_ended_leases = book.has_ended_leases();
+        let departs = book.departs_by(at);
         self.note_happened(queue, &happened);
         if has_ended_leases {
             self.lapsing.insert(queue);
@@ -75,12 +74,26 @@ impl<S: Shelf> Ledger<S> {
         self.pace.left.in_groups = self.pace.left.in_groups.saturating_sub(happened.gone.len());
         self.note_gone(queue, &happened.gone);
         self.see_off_later(queue, expired_at_rest);
-        if self.pace.is_replay() {
-            // The journal says what departed.
-            return;
+        if departs {
+            self.depart_some_of(queue, at);
         }
-        for sequence in happened.departing {
+    }
+
+    /// Sends messages off that were tried too often, one by one. When one of them makes something due elsewhere that
+    /// comes first, the others stay due: replay, which knows only one of them at a time, does the same.
+    fn depart_some_of(&mut self, queue: QueueId, at: Timestamp) {
+        while self.pace.left.departures > 0
+            && let Some(sequence) = self.books.get_mut(&queue).and_then(|book| book.take_departure(at))
+        {
+            if self.pace.is_replay() {
+                // The journal says what departed.
+                continue;
+            }
+            self.pace.left.departures -= 1;
             self.depart_when_due(at, queue, sequence);
+            if self.due.first().is_some_and(|next| next < (at, queue)) {
+                return;
+            }
         }
     }
 

@@ -63,8 +63,6 @@ pub(crate) struct Moment {
     pub elsewhere: Timestamp,
     /// The shelf's mark.
     pub mark: u64,
-    /// Messages that depart at most; the others stay due.
-    pub departures_max: usize,
     /// Leases that are seen to at most.
     pub lapses_max: usize,
     /// Messages of a FIFO queue that are taken out at most because they are over.
@@ -88,8 +86,6 @@ pub(crate) struct Happened {
     pub ended: Vec<Ended>,
     /// How many of those were the last of their messages.
     pub exhausted: usize,
-    /// Messages that may have been tried too often.
-    pub departing: Vec<Sequence>,
     /// Whether something may be leased now that could not before.
     pub freed: bool,
 }
@@ -364,15 +360,6 @@ impl Moment {
     /// The only thing that happens, at its instant.
     pub(crate) fn alone(at: Timestamp) -> Self {
         let (max, elsewhere) = (usize::MAX, Timestamp::NEVER);
-        Self {
-            at,
-            now: at,
-            settled: at,
-            elsewhere,
-            mark: 0,
-            departures_max: max,
-            lapses_max: max,
-            expired_max: max,
-        }
+        Self { at, now: at, settled: at, elsewhere, mark: 0, lapses_max: max, expired_max: max }
     }
 }

@@ -54,13 +54,20 @@ impl Book {
         self.expire_in_groups(undisturbed.min(self.expiry_through), moment, &mut happened);
         self.expire(at.min(self.expiry_through), &mut ended, &mut happened);
         self.wake(at, &ended, &mut happened);
-        while happened.departing.len() < moment.departures_max
-            && let Some((_, sequence)) = self.held.departures.first().copied().filter(|(due, _)| *due <= at)
-        {
-            self.held.departures.pop_first();
-            happened.departing.push(sequence);
-        }
         happened
+    }
+
+    /// Whether a message may have been tried too often, and is to be looked at by `at`.
+    #[inline]
+    pub(crate) fn departs_by(&self, at: Timestamp) -> bool {
+        self.held.departures.first().is_some_and(|(due, _)| *due <= at)
+    }
+
+    /// Takes the first of those messages.
+    pub(crate) fn take_departure(&mut self, at: Timestamp) -> Option<Sequence> {
+        let sequence = self.held.departures.first().filter(|(due, _)| *due <= at)?.1;
+        self.held.departures.pop_first();
+        Some(sequence)
     }
 
     /// Messages that are shown by the figures already, and not yet among those that are offered.

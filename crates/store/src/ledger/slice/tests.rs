@@ -92,7 +92,10 @@ impl Busy {
                 self.now += self.roll(40);
                 while self.book.next_instant() <= Timestamp(self.now) {
                     let at = self.book.next_instant();
-                    self.book.pass_instant(&Moment { departures_max: 2, ..Moment::alone(at) });
+                    self.book.pass_instant(&Moment::alone(at));
+                    for _ in 0..2 {
+                        let _departs = self.book.take_departure(at);
+                    }
                     self.book.show(1);
                 }
             }
