@@ -407,6 +407,8 @@ pub struct MoveChosen {
 pub struct PutDocuments {
     /// Whose documents.
     pub account: AccountId,
+    /// What one of them must be now, `None` where it must not exist. Otherwise nothing is written.
+    pub if_is: Option<(DocumentKey, Option<Bytes>)>,
     /// Documents to write, or to remove.
     pub documents: Vec<(DocumentKey, Option<Bytes>)>,
 }

@@ -16,8 +16,8 @@ pub enum RuleError {
     /// The name is taken.
     #[error("a queue of this name exists")]
     QueueExists(Arc<Queue>),
-    /// The queue changed since the caller looked.
-    #[error("the queue was changed by somebody else")]
+    /// The queue, or the document, changed since the caller looked.
+    #[error("it was changed by somebody else meanwhile")]
     VersionChanged,
     /// The token was never made by this store, or was altered.
     #[error("the lease token is not genuine")]

@@ -95,7 +95,7 @@ impl DelegationKeys {
         if !found.is_kept {
             // Two that come at the same time write the same.
             let documents = vec![documents::put_delegation_secret(&STANDARD.encode(found.secret))];
-            engine.put_documents(PutDocuments { account: account.id, documents }).await?;
+            engine.put_documents(PutDocuments { account: account.id, if_is: None, documents }).await?;
             self.secrets.lock().insert(account.id, Found { is_kept: true, ..found });
         }
         Ok(key(&found.secret, &account.name, basis, bounds))

@@ -38,7 +38,7 @@ pub(crate) async fn set_properties(cx: &Context<'_>) -> Result<Reply, WireError>
         }
     }
     let documents = vec![documents::put_service_properties(&properties)];
-    cx.engine.put_documents(PutDocuments { account: cx.account.id, documents }).await?;
+    cx.engine.put_documents(PutDocuments { account: cx.account.id, if_is: None, documents }).await?;
     Ok(encode::empty(StatusCode::ACCEPTED))
 }
 

@@ -97,6 +97,13 @@ impl Model {
 
     pub(super) fn put_documents(&mut self, put: PutDocuments) -> Result<Outcome, RuleError> {
         check_sizes(put.documents.iter().filter_map(|(_, bytes)| bytes.as_ref()))?;
+        if let Some((key, expected)) = &put.if_is {
+            let is_it = |(account, each, _): &&(_, _, _)| (*account, each) == (put.account, key);
+            let found = self.documents.iter().find(is_it).map(|(_, _, bytes)| bytes);
+            if found != expected.as_ref() {
+                return Err(RuleError::VersionChanged);
+            }
+        }
         for (key, bytes) in put.documents {
             self.documents.retain(|(account, each, _)| (*account, each) != (put.account, &key));
             self.documents.extend(bytes.map(|bytes| (put.account, key, bytes)));

@@ -57,7 +57,11 @@ pub fn owner(world: &World) -> (Node, History) {
 /// A change that is on its way to the database.
 pub fn put_a_document(world: &World, node: &mut Node, history: &mut History) {
     let documents = vec![(DocumentKey::new("sqs", "tags"), Some(Bytes::from_static(b"late")))];
-    node.step(world, history, Command::PutDocuments(PutDocuments { account: AccountId(0), documents }));
+    node.step(
+        world,
+        history,
+        Command::PutDocuments(PutDocuments { account: AccountId(0), if_is: None, documents }),
+    );
     node.store.commit();
     world.settle();
 }
@@ -291,7 +295,7 @@ fn tenure_without_a_margin_is_found() {
 #[test]
 fn answer_that_was_ready_before_the_end_of_the_tenure_is_found() {
     let documents = vec![(DocumentKey::new("sqs", "tags"), Some(Bytes::from_static(b"late")))];
-    let command = Command::PutDocuments(PutDocuments { account: AccountId(0), documents });
+    let command = Command::PutDocuments(PutDocuments { account: AccountId(0), if_is: None, documents });
     assert!(!ready_answer_outlives_the_tenure(&command));
     let _planted = Planted::AnswersUnchecked.plant();
     assert!(ready_answer_outlives_the_tenure(&command), "the planted fault shows nothing");

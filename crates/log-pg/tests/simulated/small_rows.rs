@@ -43,7 +43,11 @@ fn appends(world: &World) -> u64 {
 
 fn put_bytes(world: &World, node: &mut Node, history: &mut History, bytes: usize) {
     let documents = vec![(DocumentKey::new("sqs", "tags"), Some(Bytes::from(vec![b'x'; bytes])))];
-    node.step(world, history, Command::PutDocuments(PutDocuments { account: AccountId(0), documents }));
+    node.step(
+        world,
+        history,
+        Command::PutDocuments(PutDocuments { account: AccountId(0), if_is: None, documents }),
+    );
     node.store.commit();
     world.settle();
 }

@@ -87,7 +87,7 @@ records! {
     ContinueMove { task, max }
     ListMoves { source }
     MoveChosen { source, destination, tokens }
-    PutDocuments { account, documents }
+    PutDocuments { account, if_is, documents }
     Documents { account, owner }
     History { queue, sequence }
     Carry { outbox, max, bytes_max }

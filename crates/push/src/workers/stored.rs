@@ -73,7 +73,7 @@ impl Changes {
     }
 
     pub(super) async fn write(self, engine: &Engine, account: AccountId) -> Result<(), EngineError> {
-        engine.put_documents(PutDocuments { account, documents: self.0 }).await
+        engine.put_documents(PutDocuments { account, if_is: None, documents: self.0 }).await
     }
 
     fn put(&mut self, owner: &str, key: &str, bytes: Option<Bytes>) {

@@ -168,6 +168,10 @@ impl History {
         self.unique += 1;
         let bytes = bytes::Bytes::from(format!("document {}", self.unique));
         let documents = vec![(DocumentKey::new("sqs", "tags"), Some(bytes))];
-        Command::PutDocuments(PutDocuments { account: AccountId(self.random.below(2)), documents })
+        Command::PutDocuments(PutDocuments {
+            account: AccountId(self.random.below(2)),
+            if_is: None,
+            documents,
+        })
     }
 }

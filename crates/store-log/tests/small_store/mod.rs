@@ -196,7 +196,11 @@ pub fn a_bit_of_everything(disk: Arc<dyn Disk>) -> Asked {
     let row = asked.queue("row.fifo", Policy::fifo());
     let busy = asked.queue("busy", Policy::standard());
     let document = (DocumentKey::new("azure", "service"), Some(Bytes::from_static(b"<cors/>\xff")));
-    asked.ask(Command::PutDocuments(PutDocuments { account: AccountId(7), documents: vec![document] }));
+    asked.ask(Command::PutDocuments(PutDocuments {
+        account: AccountId(7),
+        if_is: None,
+        documents: vec![document],
+    }));
     asked.send(plain, "the oldest message");
     asked.send(dead, "a dead letter");
     for number in 0..6 {

@@ -24,7 +24,7 @@ fn account_documents(stage: &Stage<'_>, account: u64, owner: &str) -> Vec<(Docum
 }
 
 fn put(stage: &Stage<'_>, account: u64, documents: Vec<(DocumentKey, Option<Bytes>)>) {
-    let put = PutDocuments { account: AccountId(account), documents };
+    let put = PutDocuments { account: AccountId(account), if_is: None, documents };
     assert_eq!(stage.step(Command::PutDocuments(put)), Outcome::Done);
 }
 
@@ -64,7 +64,7 @@ pub fn document_above_its_bound_refuses_the_whole_step(factory: &dyn Factory) {
         CreateQueue { key: Stage::key("q"), policy: Policy::standard(), documents: documents_of_new };
     assert_eq!(stage.refused(Command::CreateQueue(create)), refusal);
     assert_eq!(stage.queues().len(), 1);
-    let put = PutDocuments { account: AccountId(0), documents };
+    let put = PutDocuments { account: AccountId(0), if_is: None, documents };
     assert_eq!(stage.refused(Command::PutDocuments(put)), refusal);
     assert!(account_documents(&stage, 0, "front").is_empty());
 }
@@ -98,4 +98,25 @@ pub fn account_document_is_replaced_and_removed(factory: &dyn Factory) {
     assert_eq!(account_documents(&stage, 0, "front"), [(tags(), Bytes::from_static(b"2"))]);
     put(&stage, 0, vec![(tags(), None), (acl(), None)]);
     assert!(account_documents(&stage, 0, "front").is_empty());
+}
+
+/// Of two callers who read one state, the first to write wins, and the other one learns of it.
+pub fn account_documents_are_written_only_over_what_the_caller_knows(factory: &dyn Factory) {
+    let stage = Stage::new(factory);
+    let bytes = |text: &'static str| Some(Bytes::from_static(text.as_bytes()));
+    let change = |known: Option<Bytes>, next: &'static str| {
+        let documents = vec![(tags(), bytes(next)), (acl(), bytes(next))];
+        Command::PutDocuments(PutDocuments { account: AccountId(0), if_is: Some((tags(), known)), documents })
+    };
+    let both = |text: &'static str| [(acl(), Bytes::from_static(text.as_bytes())), (tags(), Bytes::from_static(text.as_bytes()))];
+    assert_eq!(stage.refused(change(bytes("1"), "2")), RuleError::VersionChanged, "there is none");
+    assert!(account_documents(&stage, 0, "front").is_empty());
+    assert_eq!(stage.step(change(None, "1")), Outcome::Done);
+    assert_eq!(stage.refused(change(None, "2")), RuleError::VersionChanged, "there is one");
+    assert_eq!(stage.refused(change(bytes("0"), "2")), RuleError::VersionChanged, "it is another");
+    assert_eq!(account_documents(&stage, 0, "front"), both("1"));
+    assert_eq!(stage.step(change(bytes("1"), "2")), Outcome::Done);
+    assert_eq!(account_documents(&stage, 0, "front"), both("2"));
+    put(&stage, 1, vec![(tags(), bytes("3"))]);
+    assert_eq!(stage.refused(change(bytes("3"), "4")), RuleError::VersionChanged, "that is another account's");
 }

@@ -113,6 +113,7 @@ macro_rules! contract_tests {
             document_at_its_bound_is_kept_byte_for_byte,
             account_keeps_documents_for_each_owner_apart,
             account_document_is_replaced_and_removed,
+            account_documents_are_written_only_over_what_the_caller_knows,
         }
         $crate::contract_tests! { @topic $factory, sends:
             message_is_leased_as_it_was_sent,

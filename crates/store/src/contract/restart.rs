@@ -240,6 +240,7 @@ pub fn settings_documents_and_names_are_kept(factory: &dyn Factory) {
         stage.step(Command::DeleteQueue(kew_core::command::DeleteQueue { queue: deleted, if_version: None }));
         let put = PutDocuments {
             account: AccountId(3),
+            if_is: None,
             documents: vec![(key(), Some(Bytes::from_static(b"own")))],
         };
         stage.step(Command::PutDocuments(put));

@@ -218,5 +218,5 @@ async fn take_back(engine: Arc<Engine>, id: String) {
 /// Stores a task's document, or removes it.
 async fn put(engine: &Engine, id: &str, document: Option<bytes::Bytes>) -> Result<(), EngineError> {
     let documents = vec![(DocumentKey::new(own::REDRIVES, id), document)];
-    engine.put_documents(PutDocuments { account: own::OWN_ACCOUNT, documents }).await
+    engine.put_documents(PutDocuments { account: own::OWN_ACCOUNT, if_is: None, documents }).await
 }

@@ -177,6 +177,7 @@ const REACHED: &[&str] = &[
     "Restart Kill",
     "Send DeduplicationMissing",
     "Send DeduplicationNotAllowed",
+    "PutDocuments VersionChanged",
     "Send DelayNotAllowed",
     "Send GroupMissing",
     "Sent duplicate=false",

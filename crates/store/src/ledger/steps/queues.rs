@@ -149,6 +149,11 @@ impl<S: Shelf> Ledger<S> {
         command: &PutDocuments,
     ) -> Result<Outcome, StoreError> {
         let bytes = documents_bytes(command.documents.iter().filter_map(|(_, bytes)| bytes.as_ref()))?;
+        if let Some((key, expected)) = &command.if_is
+            && self.documents.get(&(command.account, key.clone())) != expected.as_ref()
+        {
+            return Err(RuleError::VersionChanged.into());
+        }
         self.shelf.room(bytes + DEFINITION_BYTES)?;
         for (key, bytes) in &command.documents {
             let change =

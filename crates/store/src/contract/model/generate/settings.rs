@@ -90,7 +90,9 @@ impl Generator {
         let account = AccountId(self.random.below(2));
         let mut document = || (self.document(), self.random.chance(70).then(|| self.document_bytes()));
         let documents = vec![document(), document()];
-        Some(Command::PutDocuments(PutDocuments { account, documents }))
+        // Now and then only where the second is already what it shall be.
+        let if_is = documents[0].1.is_none().then(|| documents[1].clone());
+        Some(Command::PutDocuments(PutDocuments { account, if_is, documents }))
     }
 
     pub(super) fn documents(&mut self, _run: &Run<'_>) -> Option<Command> {
