@@ -36,8 +36,8 @@ const LONG: Counts = &[
 /// Clients that play over PostgreSQL in a short run, one of each dialect.
 const ON_POSTGRES: &[&str] = &["boto3", "azure-python", "cloudflare-typescript"];
 
-/// Clients that play over three nodes in a short run: one of each dialect, and all dialects on one queue.
-const ON_NODES: &[&str] = &["boto3", "azure-python", "cloudflare-typescript", "dialects"];
+/// Clients that play over three nodes in a short run: one of each dialect, all dialects on one queue, and Workers.
+const ON_NODES: &[&str] = &["boto3", "azure-python", "cloudflare-typescript", "dialects", "wrangler-deploy"];
 
 /// Cases that are made up for each operation of the admin API in a long run.
 const FUZZED_CASES: &str = "300";

@@ -226,6 +226,14 @@ impl Context<'_> {
         find_queue(self.engine, self.settings, self.caller.account, name)
     }
 
+    /// Learns what other nodes have changed of Workers, where this server runs any.
+    async fn follow_workers(&self) -> Result<(), WireError> {
+        match self.settings.scripts.workers.get() {
+            Some(workers) => Ok(workers.follow(self.caller.account).await?),
+            None => Ok(()),
+        }
+    }
+
     /// The Workers that publish to the caller's queues.
     fn producers(&self) -> Producers {
         Producers::of(self.settings, self.caller.account)

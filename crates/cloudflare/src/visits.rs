@@ -7,7 +7,7 @@ use kew_core::AccountId;
 use kew_http::{
     HeaderMap, HeaderName, HeaderValue, Host, Refusal, Reply, Request, StatusCode, header, is_below,
 };
-use kew_push::workers::{Visit, VisitError, Workers};
+use kew_push::workers::{Visit, VisitError, WorkerError, Workers};
 
 use crate::{Cloudflare, Trust};
 
@@ -68,8 +68,17 @@ impl Cloudflare {
             || (StatusCode::SERVICE_UNAVAILABLE, "the Workers are being started: try again".to_owned());
         let workers = scripts.workers.get().ok_or_else(starting)?;
         let label = visited(request).unwrap_or_default();
-        let found = |account| Some((account, named(workers, account, label)?));
-        let found = self.visited_accounts().find_map(found);
+        let find =
+            || self.visited_accounts().find_map(|account| Some((account, named(workers, account, label)?)));
+        let mut found = find();
+        if found.is_none() {
+            // Another node may just have deployed it.
+            for account in self.visited_accounts() {
+                let unread = |error: WorkerError| (StatusCode::SERVICE_UNAVAILABLE, error.to_string());
+                workers.follow(account).await.map_err(unread)?;
+            }
+            found = find();
+        }
         let (account, name) = found.ok_or_else(|| told(&VisitError::NotFound(label.to_owned())))?;
         let full = |refusal: Refusal| (refusal.status(), refusal.to_string());
         // Nothing is kept of it while the handler takes its time: everybody else's replies would wait for that.

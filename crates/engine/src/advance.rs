@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use kew_core::Timestamp;
 
-use crate::time::{ClockState, Stepping};
+use crate::time::{BeforeJumps, ClockState, Stepping};
 use crate::timers::Turn;
 use crate::{Engine, EngineError};
 
@@ -41,6 +41,11 @@ impl Engine {
         self.clock.state()
     }
 
+    /// Has every jump of the virtual clock wait for this first. Only the first call counts.
+    pub fn wait_before_jumps(&self, news: BeforeJumps) {
+        let _first = self.before_jumps.set(news);
+    }
+
     /// Moves the virtual clock ahead, through everything that happens on the way.
     ///
     /// When it returns, the next command sees all effects. Dropped early, time goes on from where it got to.
@@ -53,6 +58,9 @@ impl Engine {
     /// that and the first step of time. Returns whether time went on.
     pub async fn advance_if(&self, by: Duration, still: impl Fn() -> bool) -> Result<bool, EngineError> {
         let _alone = self.time_mover().await?;
+        if let Some(news) = self.before_jumps.get() {
+            news().await;
+        }
         let steps = self.clock.step();
         self.settle().await;
         if !still() {

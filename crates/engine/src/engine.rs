@@ -2,13 +2,13 @@
 
 use std::fmt;
 use std::ops::{ControlFlow, Deref, DerefMut};
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use kew_core::{
     AccountId, Ask, Clock, Command, Departures, Entropy, MessageId, MoveTask, OwnerId, Queue, QueueId,
-    QueueKey, Tally, Timestamp, Traffic, Waits, ask,
+    QueueKey, ShardId, Tally, Timestamp, Traffic, Waits, ask,
 };
 use kew_store::Store;
 use kew_timed::Stretch;
@@ -25,7 +25,7 @@ use crate::pauses::Pauses;
 use crate::snapshot::{Listing, QueueName, Snapshots, WideListing};
 use crate::state::Pass;
 use crate::stats::Stats;
-use crate::time::{EngineClock, TimeSource};
+use crate::time::{BeforeJumps, EngineClock, TimeSource};
 
 /// A request waits this long to know all queues: that of a node that died are known again in less.
 const KNOWN_WITHIN: Duration = Duration::from_secs(5);
@@ -52,6 +52,8 @@ pub struct Engine {
     pub(crate) moves_bell: Notify,
     /// One permit: one task at a time moves the virtual clock.
     pub(crate) moving_time: Semaphore,
+    /// Brings news before the virtual clock is moved; unset where there is none.
+    pub(crate) before_jumps: OnceLock<BeforeJumps>,
     pub(crate) work: Work,
     pub(crate) stats: Stats,
     /// Guards what is known of the clock while expiry is held.
@@ -81,6 +83,7 @@ impl Engine {
             pass: Mutex::default(),
             snapshots: Snapshots::new(),
             alarm: Notify::new(),
+            before_jumps: OnceLock::new(),
             started_moves: Mutex::default(),
             moves_left: AtomicBool::new(false),
             moves_bell: Notify::new(),
@@ -171,6 +174,12 @@ impl Engine {
     /// Whether this node keeps a queue. What another one keeps is that one's to push, and to move.
     pub fn keeps(&self, queue: QueueId) -> bool {
         self.store.keeps(queue)
+    }
+
+    /// Whether this node keeps what belongs to accounts and to no queue, and may act on it now. Of a fleet one does.
+    pub fn keeps_accounts(&self) -> bool {
+        let any = QueueId(ShardId::OF_ACCOUNTS.0.into());
+        self.store.keeps(any) && self.store.may_answer_for(any)
     }
 
     /// Whether figures of a queue are read here: tallies, waits and traffic. Those of a queue that another process

@@ -51,5 +51,5 @@ pub use pace::Pace;
 pub use shards::Brought;
 pub use snapshot::{Listing, QueueName, WideListing};
 pub use stats::{Counter, Stats};
-pub use time::{ClockKind, ClockState, EngineClock, TimeSource};
+pub use time::{BeforeJumps, ClockKind, ClockState, EngineClock, TimeSource};
 pub use watch::{DefinitionWatch, MessageWatch};

@@ -81,7 +81,8 @@ pub(crate) async fn run(
     let mut finished = Finished::well(queue, Arc::clone(&consumer), round, busy);
     let (mut place, mut left) = (Some(place), batches.len());
     for (number, batch) in batches.iter().enumerate() {
-        // Only now: it may have waited for those before it.
+        shared.targets.look_ahead(&consumer, batch).await;
+        // Only now: it may have waited for that, and for those before it.
         let leased_from = batch.messages.first().map(|leased| leased.message.queue);
         if !leased_from.is_some_and(|queue| shared.engine.may_answer_for(queue)) {
             place.take();

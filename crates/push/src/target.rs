@@ -52,6 +52,15 @@ impl Targets {
         }
     }
 
+    /// Learns what this batch will meet, which may take a moment.
+    pub(crate) async fn look_ahead(&self, consumer: &Consumer, batch: &Batch) {
+        if let (Some(Target::Worker { script }), Some(workers)) =
+            (consumer.push().map(|push| &push.target), &self.workers)
+        {
+            workers.follow_in_time(batch.queue.account, script).await;
+        }
+    }
+
     /// Brings a batch to its consumer, and comes back when its fate is known.
     pub(crate) async fn deliver(&self, consumer: &Consumer, batch: &Batch) -> Delivered {
         match consumer.push().map(|push| &push.target) {

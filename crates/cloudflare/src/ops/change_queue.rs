@@ -23,6 +23,7 @@ async fn change_queue(
     policy: fn(QueueSettings, &Policy) -> Policy,
 ) -> Result<Reply, WireError> {
     let body = QueueBody::read(&cx.request.body)?;
+    cx.follow_workers().await?;
     let producers = cx.producers();
     let change = |now: &Queue| {
         let rename = renamed(now, body.name.as_deref(), &producers)?;

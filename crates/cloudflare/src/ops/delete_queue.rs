@@ -22,6 +22,7 @@ pub(crate) async fn delete_queue(cx: &Context<'_>) -> Result<Reply, WireError> {
         );
         return Err(WireError::new(Code::QueueInUse).saying(text));
     }
+    cx.follow_workers().await?;
     cx.producers().check_none_of(&queue, "deleted")?;
     cx.engine.delete_queue(DeleteQueue { queue: queue.id, if_version: None }).await?;
     Ok(encode::result(&Value::Null))

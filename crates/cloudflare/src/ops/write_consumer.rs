@@ -52,7 +52,7 @@ async fn write(
         Ok::<_, WireError>(consumer)
     };
     let consumer = next(queue)?;
-    scripts::check_consumer(cx, &consumer)?;
+    scripts::check_consumer(cx, &consumer).await?;
     failures::make_dead_letter_queue(cx, queue, body).await?;
     let change = |now: &Queue| {
         let consumer = next(now)?;

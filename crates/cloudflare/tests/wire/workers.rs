@@ -47,6 +47,7 @@ impl Shop {
         let scripts = Scripts { workers: Arc::clone(&workers), wanted: true, exposed: false };
         let server = CloudflareServer::with(Settings { scripts, ..settings() }, Guard::strict()).await;
         let settings = WorkersSettings {
+            is_shared: false,
             runtime: Runtime {
                 program,
                 launcher: vec!["/bin/sh".into()],

@@ -8,6 +8,7 @@
 mod dial;
 
 use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -18,6 +19,9 @@ use parking_lot::Mutex;
 use crate::leap::Look;
 use crate::notice::Notice;
 use dial::{Dial, News};
+
+/// Brings news of other nodes for which a jump of the clock may have to stop.
+pub type BeforeJumps = Box<dyn Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
 /// Where the machine's time comes from.
 pub trait TimeSource: Send + Sync {

@@ -47,6 +47,7 @@ fn of(settings: &Settings, bound: &Bound, token: Arc<str>, log: Log) -> Result<W
         wall_limit: settings.workers.wall_limit,
         accounts: accounts.into_iter().map(|account| (account.id, account.name)).collect(),
         region: settings.sqs.region.as_str().into(),
+        is_shared: settings.server.peer.socket().is_some(),
         notices: Arc::new(move |_: AccountId, name: &str, notice| tell(log, name, &notice)),
     })
 }

@@ -75,7 +75,7 @@ impl Shared {
     ) -> Result<(Version, Arc<Script>), WorkerError> {
         let Upload { script, main, secrets, remarks } = upload;
         let script = Arc::new(script.checked(&main)?);
-        let _alone = self.changing.lock().await;
+        let _alone = self.alone(account).await?;
         let _announced = (then == Then::Deploy).then(|| self.announce(account, &name, &script));
         self.check_queues(account, &script)?;
         let worker = self.find(account, &name);
@@ -88,9 +88,9 @@ impl Shared {
         let waiting = if then == Then::Keep { secrets.clone() } else { Secrets::new() };
         let secrets = joined(&had, secrets, &script.bindings)?;
         let now = self.engine.now();
-        let mut changes = Changes::default();
+        let mut changes = Changes::of(&name);
         let id = uuid(&*self.entropy);
-        let parts = changes.put_code(&name, &id, &script, &waiting);
+        let parts = changes.put_code(&id, &script, &waiting);
         let version = record.add_version(id, parts, remarks.bounded(), now);
         let deployed =
             Deployed { version: version.clone(), script: Arc::clone(&script), secrets: secrets.clone() };
@@ -99,14 +99,14 @@ impl Shared {
         let secrets = match then {
             Then::Deploy => {
                 record.deployed_now(uuid(&*self.entropy), &version.id, version.remarks.clone(), now);
-                changes.put_secrets(&name, &secrets);
+                changes.put_secrets(&secrets);
                 secrets
             }
             Then::Keep => had,
         };
-        record.forget_old(&mut changes, &name);
-        changes.put_record(&name, Some(&record));
-        self.write(changes, account, &script, &live).await?;
+        record.forget_old(&mut changes);
+        changes.put_record(&record);
+        self.write(changes, (account, &name), &script, &live).await?;
         self.workers.lock().entry((account, name)).or_insert_with(|| Arc::clone(&worker));
         worker.keep(record, secrets);
         match then {
@@ -123,7 +123,7 @@ impl Shared {
         id: &str,
         remarks: Remarks,
     ) -> Result<Deployment, WorkerError> {
-        let _alone = self.changing.lock().await;
+        let _alone = self.alone(account).await?;
         let worker = self.found(account, name)?;
         let Known { mut record, secrets, .. } = worker.known.lock().clone();
         let missing = || WorkerError::VersionNotFound(id.to_owned());
@@ -138,10 +138,10 @@ impl Shared {
         let live = self.starter(account, name, &worker.log).start(&deployed).await?;
         record.deployed_now(uuid(&*self.entropy), id, remarks.bounded(), self.engine.now());
         let deployment = record.deployments.last().cloned().ok_or_else(missing)?;
-        let mut changes = Changes::default();
-        changes.put_record(name, Some(&record));
-        changes.put_secrets(name, &secrets);
-        self.write(changes, account, &script, &live).await?;
+        let mut changes = Changes::of(name);
+        changes.put_record(&record);
+        changes.put_secrets(&secrets);
+        self.write(changes, (account, name), &script, &live).await?;
         worker.keep(record, secrets);
         self.run_live(&worker, Arc::new(deployed), live).await;
         Ok(deployment)
@@ -154,7 +154,7 @@ impl Shared {
         name: &str,
         asked: Vec<(String, Option<String>)>,
     ) -> Result<(), WorkerError> {
-        let _alone = self.changing.lock().await;
+        let _alone = self.alone(account).await?;
         let worker = self.found(account, name)?;
         let known = worker.known.lock().clone();
         let mut secrets = known.secrets;
@@ -170,17 +170,17 @@ impl Shared {
         let running = known.running.as_ref().map(|running| Arc::clone(&running.deployed));
         let bindings = running.as_ref().map_or(&[][..], |deployed| &deployed.script.bindings);
         let secrets = joined(&secrets, more, bindings)?;
-        let mut changes = Changes::default();
-        changes.put_secrets(name, &secrets);
+        let mut changes = Changes::of(name);
+        changes.put_secrets(&secrets);
         let Some(deployed) = running else {
-            changes.write(&self.engine, account).await?;
+            self.write_changes(changes, (account, name)).await?;
             worker.known.lock().secrets = secrets;
             return Ok(());
         };
         let script = Arc::clone(&deployed.script);
         let next = Deployed { version: deployed.version.clone(), script, secrets: secrets.clone() };
         let live = self.starter(account, name, &worker.log).start(&next).await?;
-        if let Err(error) = changes.write(&self.engine, account).await {
+        if let Err(error) = self.write_changes(changes, (account, name)).await {
             live.retire().await;
             return Err(error.into());
         }
@@ -194,12 +194,12 @@ impl Shared {
     async fn write(
         &self,
         changes: Changes,
-        account: AccountId,
+        (account, name): (AccountId, &str),
         script: &Script,
         live: &Live,
     ) -> Result<(), WorkerError> {
         let written = match self.check_queues(account, script) {
-            Ok(()) => changes.write(&self.engine, account).await.map_err(WorkerError::from),
+            Ok(()) => self.write_changes(changes, (account, name)).await.map_err(WorkerError::from),
             Err(missing) => Err(missing),
         };
         if written.is_err() {
@@ -209,19 +209,15 @@ impl Shared {
     }
 
     pub(super) async fn delete(self: &Arc<Self>, account: AccountId, name: &str) -> Result<(), WorkerError> {
-        let _alone = self.changing.lock().await;
+        let _alone = self.alone(account).await?;
         let worker = self.found(account, name)?;
-        let mut changes = Changes::default();
+        let mut changes = Changes::of(name);
         let record = worker.known.lock().record.clone();
-        record.versions.iter().for_each(|version| changes.remove_code(name, version));
-        changes.put_record(name, None);
-        changes.put_secrets(name, &Secrets::new());
-        changes.write(&self.engine, account).await?;
-        self.workers.lock().remove(&(account, name.to_owned()));
-        // There is no next line to wait for.
-        worker.log.close();
-        // Its handlers may take minutes to finish, and no other request waits for that.
-        tokio::spawn(async move { worker.stop().await });
+        record.versions.iter().for_each(|version| changes.remove_code(version));
+        changes.remove_record();
+        changes.put_secrets(&Secrets::new());
+        self.write_changes(changes, (account, name)).await?;
+        self.forget(worker);
         Ok(())
     }
 }
@@ -255,7 +251,7 @@ fn joined(
     }
 }
 
-fn uuid(entropy: &dyn Entropy) -> String {
+pub(super) fn uuid(entropy: &dyn Entropy) -> String {
     let mut bytes = entropy.wide_bits().to_be_bytes();
     bytes[6] = (bytes[6] & 0x0f) | 0x40;
     bytes[8] = (bytes[8] & 0x3f) | 0x80;

@@ -102,12 +102,12 @@ impl Record {
     }
 
     /// Forgets the oldest versions beyond what is kept, and when they ran; their code goes with them.
-    pub(super) fn forget_old(&mut self, changes: &mut Changes, name: &str) {
+    pub(super) fn forget_old(&mut self, changes: &mut Changes) {
         while self.versions.len() > VERSIONS_MAX {
             let old = self.versions.iter().position(|version| self.deployed.as_ref() != Some(&version.id));
             let Some(old) = old else { return };
             let forgotten = self.versions.remove(old);
-            changes.remove_code(name, &forgotten);
+            changes.remove_code(&forgotten);
             self.deployments.retain(|deployment| deployment.version != forgotten.id);
         }
     }
@@ -161,7 +161,7 @@ mod tests {
             if number != 5 {
                 deployed(&mut record, if number < 5 { 1 } else { number });
             }
-            record.forget_old(&mut Changes::default(), "w");
+            record.forget_old(&mut Changes::of("w"));
             assert!(record.version(record.deployed.as_deref().unwrap_or_default()).is_some(), "{number}");
             assert!(history(&record).iter().all(|id| record.version(id).is_some()), "{number}");
         }

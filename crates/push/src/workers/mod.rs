@@ -11,6 +11,7 @@ mod dispatch;
 mod error;
 mod exceptions;
 mod files;
+mod follow;
 mod history;
 mod keeper;
 mod live;
@@ -38,6 +39,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
+use follow::crossing;
 use shared::Shared;
 use worker::Worker;
 
@@ -73,11 +75,14 @@ pub struct Workers {
     handle: Handle,
     /// Ends what calls `scheduled` handlers.
     schedules: AbortHandle,
+    /// Ends what follows the changes of other nodes.
+    following: Option<AbortHandle>,
 }
 
 impl Drop for Workers {
     fn drop(&mut self) {
         self.schedules.abort();
+        self.following.iter().for_each(AbortHandle::abort);
     }
 }
 
@@ -94,6 +99,7 @@ impl Workers {
             settings,
             workers: Mutex::default(),
             changing: tokio::sync::Mutex::default(),
+            stamps: Mutex::default(),
             pending: Mutex::default(),
             lives: Mutex::default(),
             changed: watch::Sender::new(0),
@@ -102,13 +108,20 @@ impl Workers {
         });
         child::remove_left_behind(&shared.settings.runtime);
         for (account, _) in &shared.settings.accounts {
+            let stamps = stored::read_stamps(&shared.engine, *account).await?;
+            shared.stamps.lock().insert(*account, stamps);
             for (name, record, secrets) in stored::read_all(&shared.engine, *account).await? {
                 shared.restore(*account, name, record, secrets).await?;
             }
         }
         let schedules = tokio::spawn(Arc::clone(&shared).keep_schedules());
         shared.until_clock_knows(0).await;
-        Ok(Self { shared, handle: Handle::current(), schedules: schedules.abort_handle() })
+        let follows = shared.settings.is_shared;
+        if follows {
+            shared.engine.wait_before_jumps(shared.news(Handle::current()));
+        }
+        let following = follows.then(|| tokio::spawn(Arc::clone(&shared).keep_following()).abort_handle());
+        Ok(Self { shared, handle: Handle::current(), schedules: schedules.abort_handle(), following })
     }
 
     /// What is known of a Worker.
@@ -146,7 +159,11 @@ impl Workers {
     ) -> Result<(Version, Arc<Script>), WorkerError> {
         check_name(name)?;
         let (shared, name) = (Arc::clone(&self.shared), name.to_owned());
-        self.apart(async move { shared.upload(account, name, upload, then).await }).await
+        let upload = move || {
+            let (shared, name, upload) = (Arc::clone(&shared), name.clone(), upload.clone());
+            async move { shared.upload(account, name, upload, then).await }
+        };
+        self.apart(crossing(upload)).await
     }
 
     /// A version that is kept, with its code; it need not be the one that runs.
@@ -178,7 +195,12 @@ impl Workers {
         remarks: Remarks,
     ) -> Result<Deployment, WorkerError> {
         let (shared, name, version) = (Arc::clone(&self.shared), name.to_owned(), version.to_owned());
-        self.apart(async move { shared.deploy(account, &name, &version, remarks).await }).await
+        let deploy = move || {
+            let (shared, name) = (Arc::clone(&shared), name.clone());
+            let (version, remarks) = (version.clone(), remarks.clone());
+            async move { shared.deploy(account, &name, &version, remarks).await }
+        };
+        self.apart(crossing(deploy)).await
     }
 
     /// Writes a secret, or takes one away; the Worker runs with the change at once.
@@ -201,7 +223,11 @@ impl Workers {
     ) -> Result<(), WorkerError> {
         changes.iter().try_for_each(|(secret, _)| check_binding_name(secret))?;
         let (shared, name) = (Arc::clone(&self.shared), name.to_owned());
-        self.apart(async move { shared.put_secrets(account, &name, changes).await }).await
+        let put = move || {
+            let (shared, name, changes) = (Arc::clone(&shared), name.clone(), changes.clone());
+            async move { shared.put_secrets(account, &name, changes).await }
+        };
+        self.apart(crossing(put)).await
     }
 
     /// What a Worker and its runtime have said after the line of this number; where there is nothing yet, waits so long
@@ -226,12 +252,17 @@ impl Workers {
     /// Stops a Worker and forgets it.
     pub async fn delete(&self, account: AccountId, name: &str) -> Result<(), WorkerError> {
         let (shared, name) = (Arc::clone(&self.shared), name.to_owned());
-        self.apart(async move { shared.delete(account, &name).await }).await
+        let delete = move || {
+            let (shared, name) = (Arc::clone(&shared), name.clone());
+            async move { shared.delete(account, &name).await }
+        };
+        self.apart(crossing(delete)).await
     }
 
     /// Stops all of them, letting their handlers finish.
     pub async fn shut_down(&self) {
         self.schedules.abort();
+        self.following.iter().for_each(AbortHandle::abort);
         let workers: Vec<Arc<Worker>> = self.shared.workers.lock().values().map(Arc::clone).collect();
         let mut stopping = tokio::task::JoinSet::new();
         workers.into_iter().for_each(|worker| {
@@ -264,10 +295,15 @@ impl Workers {
     /// Brings a batch to a Worker. One that went down, or was replaced, before it could take the batch costs it
     /// nothing: the batch waits for the next.
     pub(crate) async fn deliver(&self, name: &str, batch: &Batch) -> Delivered {
+        let leased_from = batch.messages.first().map(|leased| leased.message.queue);
         let mut changed = self.watch();
         let mut patience = std::pin::pin!(tokio::time::sleep(WAITS_FOR));
         loop {
             let live = self.shared.find(batch.queue.account, name).and_then(|worker| worker.live());
+            // It may have waited: another node may have leased its messages by now.
+            if !leased_from.is_some_and(|queue| self.shared.engine.may_answer_for(queue)) {
+                return Delivered::unreached("this node may not answer for its store".to_owned());
+            }
             if let Some(live) = live
                 && let Some(delivered) = live.deliver(batch).await
             {

@@ -9,9 +9,11 @@ use std::sync::Arc;
 use kew_core::{AccountId, Timestamp};
 use kew_engine::Busy;
 use serde::{Deserialize, Serialize};
+use tokio::task::{JoinHandle, JoinSet};
 
 use super::cron::Cron;
 use super::error::WorkerError;
+use super::follow::crossing;
 use super::live::Live;
 use super::script::ScriptError;
 use super::shared::Shared;
@@ -48,18 +50,22 @@ impl Workers {
             return Err(WorkerError::Cron(bad.chars().take(100).collect()));
         }
         let (shared, name) = (Arc::clone(&self.shared), name.to_owned());
-        self.apart(async move { shared.put_schedules(account, &name, crons).await }).await
+        let put = move || {
+            let (shared, name, crons) = (Arc::clone(&shared), name.clone(), crons.clone());
+            async move { shared.put_schedules(account, &name, crons).await }
+        };
+        self.apart(crossing(put)).await
     }
 }
 
 impl Shared {
     async fn put_schedules(
-        &self,
+        self: &Arc<Self>,
         account: AccountId,
         name: &str,
         crons: Vec<String>,
     ) -> Result<Vec<Schedule>, WorkerError> {
-        let _alone = self.changing.lock().await;
+        let _alone = self.alone(account).await?;
         let worker = self.found(account, name)?;
         let mut record = worker.known.lock().record.clone();
         let now = self.engine.now().0;
@@ -72,9 +78,9 @@ impl Shared {
             }
         }
         record.schedules.clone_from(&schedules);
-        let mut changes = Changes::default();
-        changes.put_record(name, Some(&record));
-        changes.write(&self.engine, account).await?;
+        let mut changes = Changes::of(name);
+        changes.put_record(&record);
+        self.write_changes(changes, (account, name)).await?;
         worker.known.lock().record.schedules.clone_from(&schedules);
         self.rescheduled.send_modify(|changes| *changes += 1);
         let change = *self.rescheduled.borrow();
@@ -111,7 +117,8 @@ impl Shared {
                     last_minute = Some(Arc::clone(&busy));
                     // While it lives, a jump of the clock waits here.
                     tokio::spawn(async move {
-                        calls.join_all().await;
+                        // An error is a call that panicked.
+                        let _ended = calls.await;
                         drop(busy);
                     });
                 }
@@ -139,8 +146,18 @@ impl Shared {
     }
 
     /// The calls of a minute, begun.
-    fn due(self: &Arc<Self>, at: Timestamp) -> tokio::task::JoinSet<()> {
-        let mut calls = tokio::task::JoinSet::new();
+    fn due(self: &Arc<Self>, at: Timestamp) -> JoinHandle<()> {
+        let shared = Arc::clone(self);
+        tokio::spawn(async move { shared.call_all(at).await })
+    }
+
+    async fn call_all(self: &Arc<Self>, at: Timestamp) {
+        // Every node of a fleet has all Workers: one of them calls.
+        if !self.engine.keeps_accounts() {
+            return;
+        }
+        self.follow_all_in_time().await;
+        let mut calls = JoinSet::new();
         let just_before = Timestamp(at.0.saturating_sub(1));
         let workers: Vec<Arc<Worker>> = self.workers.lock().values().map(Arc::clone).collect();
         for worker in workers {
@@ -152,7 +169,7 @@ impl Shared {
                 }
             }
         }
-        calls
+        calls.join_all().await;
     }
 
     /// What runs of a Worker; one that is just being started is waited for.
@@ -173,7 +190,9 @@ impl Shared {
     async fn call(self: &Arc<Self>, worker: &Worker, cron: &str, at: Timestamp) {
         let called = match self.live_soon(worker).await {
             // Another node may call it by now.
-            Some(_) if !self.engine.may_answer() => Err("this node may not answer for its store".to_owned()),
+            Some(_) if !self.engine.keeps_accounts() => {
+                Err("this node may not answer for its store".to_owned())
+            }
             Some(live) => live.schedule(cron, at).await,
             None => Err("the Worker was not running".to_owned()),
         };

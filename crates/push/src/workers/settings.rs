@@ -27,6 +27,8 @@ pub struct WorkersSettings {
     pub accounts: Vec<(AccountId, Arc<str>)>,
     /// The region whose queues bindings name.
     pub region: Arc<str>,
+    /// Whether other nodes change Workers too.
+    pub is_shared: bool,
     /// Hears what Workers say and what becomes of them; called in passing, so it must not block.
     pub notices: Arc<WorkerNotices>,
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use kew_core::{AccountId, Entropy};
 use kew_engine::{Engine, EngineError};
@@ -17,8 +18,11 @@ use super::log::WorkerLog;
 use super::output::Said;
 use super::script::{CPU_LIMIT_DEFAULT, Script};
 use super::settings::{WorkerNotice, WorkersSettings};
-use super::stored::{self, Record, Secrets};
+use super::stored::{self, Record, Secrets, Stamps};
 use super::worker::{Known, RunningWorker, Worker};
+
+/// How long a keeper may take to change over to a child that is up.
+const TAKES_OVER_WITHIN: Duration = Duration::from_secs(1);
 
 pub(super) struct Shared {
     pub(super) engine: Arc<Engine>,
@@ -28,6 +32,8 @@ pub(super) struct Shared {
     pub(super) workers: Mutex<BTreeMap<(AccountId, String), Arc<Worker>>>,
     /// One change at a time: each starts processes and writes documents.
     pub(super) changing: tokio::sync::Mutex<()>,
+    /// Guards the stamps that belong to what is known here of Workers, of each account.
+    pub(super) stamps: Mutex<BTreeMap<AccountId, Stamps>>,
     /// Guards the queues of the code that is being deployed now, whose they are too: they are counted on already.
     pub(super) pending: Mutex<Option<Pending>>,
     /// Guards the children that take batches or have taken some: old versions that finish are in no other list.
@@ -116,7 +122,12 @@ impl Shared {
     }
 
     /// Keeps a Worker running from now on, beginning with this child if there is one already.
-    fn run(self: &Arc<Self>, worker: &Arc<Worker>, deployed: Arc<Deployed>, live: Option<Arc<Live>>) {
+    pub(super) fn run(
+        self: &Arc<Self>,
+        worker: &Arc<Worker>,
+        deployed: Arc<Deployed>,
+        live: Option<Arc<Live>>,
+    ) {
         let (orders, taken) = mpsc::channel(1);
         let up = watch::Sender::new(None);
         let running = RunningWorker {
@@ -153,6 +164,7 @@ impl Shared {
     ) {
         let live = Arc::new(live);
         self.enlist(&live);
+        let next = Arc::clone(&live);
         let running = {
             let mut known = worker.known.lock();
             if let Some(running) = &mut known.running {
@@ -170,6 +182,13 @@ impl Shared {
                 }
             }
             None => self.run(worker, deployed, Some(live)),
+        }
+        let up = worker.known.lock().running.as_ref().map(|running| running.up.clone());
+        if let Some(mut up) = up {
+            let is_next =
+                |live: &Option<Arc<Live>>| live.as_ref().is_some_and(|live| Arc::ptr_eq(live, &next));
+            // From then on batches come to it. One that ends at once may never be seen.
+            let _seen = tokio::time::timeout(TAKES_OVER_WITHIN, up.wait_for(is_next)).await;
         }
     }
 }

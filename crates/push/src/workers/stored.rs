@@ -2,6 +2,11 @@
 //!
 //! One document says what a Worker is (`workers`/name); its secrets and each version's code have owners of their own,
 //! so that they are read only when they are wanted. Everything of one change is written in one step.
+//!
+//! Each Worker has a stamp (`worker-stamps`/name), which every change of it replaces. A node of a fleet sees by the
+//! stamps that another one changed something, and changes nothing whose stamp is not the one it knows.
+
+use std::collections::BTreeMap;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use kew_core::command::{Documents, PutDocuments};
@@ -17,6 +22,7 @@ use super::script::Script;
 const INDEX: &str = "workers";
 const SECRETS: &str = "worker-secrets";
 const CODE: &str = "worker-code";
+const STAMPS: &str = "worker-stamps";
 
 /// What is known of a Worker without its code.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -39,46 +45,87 @@ pub(super) struct Record {
 /// Names and texts, in order of names.
 pub(super) type Secrets = Vec<(String, String)>;
 
-/// Changes to documents, to be written together.
-#[derive(Default)]
-pub(super) struct Changes(Vec<(DocumentKey, Option<Bytes>)>);
+/// The stamps of an account's Workers, by name.
+pub(super) type Stamps = BTreeMap<String, Bytes>;
+
+/// Changes to the documents of one Worker, to be written together.
+pub(super) struct Changes {
+    name: String,
+    is_end: bool,
+    documents: Vec<(DocumentKey, Option<Bytes>)>,
+}
 
 impl Changes {
-    pub(super) fn put_record(&mut self, name: &str, record: Option<&Record>) {
-        self.put(INDEX, name, record.map(json));
+    pub(super) fn of(name: &str) -> Self {
+        Self { name: name.to_owned(), is_end: false, documents: Vec::new() }
     }
 
-    pub(super) fn put_secrets(&mut self, name: &str, secrets: &Secrets) {
-        self.put(SECRETS, name, (!secrets.is_empty()).then(|| json(secrets)));
+    pub(super) fn put_record(&mut self, record: &Record) {
+        self.put(INDEX, None, Some(json(record)));
+    }
+
+    /// The Worker is deleted.
+    pub(super) fn remove_record(&mut self) {
+        self.is_end = true;
+        self.put(INDEX, None, None);
+    }
+
+    pub(super) fn is_end(&self) -> bool {
+        self.is_end
+    }
+
+    pub(super) fn put_secrets(&mut self, secrets: &Secrets) {
+        self.put(SECRETS, None, (!secrets.is_empty()).then(|| json(secrets)));
     }
 
     /// Writes a version's code with the secrets that came with it and wait for its deployment; says how many documents
     /// it takes.
-    pub(super) fn put_code(&mut self, name: &str, id: &str, script: &Script, secrets: &Secrets) -> usize {
+    pub(super) fn put_code(&mut self, id: &str, script: &Script, secrets: &Secrets) -> usize {
         let packed = packed(script, secrets);
         let parts = packed.len().div_ceil(DOCUMENT_BYTES_MAX);
-        let owner = code_owner(name, id);
+        let owner = code_owner(&self.name, id);
         for part in 0..parts {
             let end = packed.len().min((part + 1) * DOCUMENT_BYTES_MAX);
-            self.put(&owner, &part_key(part), Some(packed.slice(part * DOCUMENT_BYTES_MAX..end)));
+            self.put(&owner, Some(part), Some(packed.slice(part * DOCUMENT_BYTES_MAX..end)));
         }
         parts
     }
 
-    pub(super) fn remove_code(&mut self, name: &str, version: &Version) {
-        let owner = code_owner(name, &version.id);
+    pub(super) fn remove_code(&mut self, version: &Version) {
+        let owner = code_owner(&self.name, &version.id);
         for part in 0..version.parts {
-            self.put(&owner, &part_key(part), None);
+            self.put(&owner, Some(part), None);
         }
     }
 
-    pub(super) async fn write(self, engine: &Engine, account: AccountId) -> Result<(), EngineError> {
-        engine.put_documents(PutDocuments { account, if_is: None, documents: self.0 }).await
+    /// Writes them with the `next` stamp, if the stamp is the `known` one still.
+    pub(super) async fn write(
+        mut self,
+        engine: &Engine,
+        account: AccountId,
+        known: Option<Bytes>,
+        next: Option<Bytes>,
+    ) -> Result<(), EngineError> {
+        let stamp = DocumentKey::new(STAMPS, &self.name);
+        self.documents.push((stamp.clone(), next));
+        let put = PutDocuments { account, if_is: Some((stamp, known)), documents: self.documents };
+        engine.put_documents(put).await
     }
 
-    fn put(&mut self, owner: &str, key: &str, bytes: Option<Bytes>) {
-        self.0.push((DocumentKey::new(owner, key), bytes));
+    /// A document of this owner: a part of it, or the one of the Worker's name.
+    fn put(&mut self, owner: &str, part: Option<usize>, bytes: Option<Bytes>) {
+        let key = match part {
+            Some(part) => DocumentKey::new(owner, &part_key(part)),
+            None => DocumentKey::new(owner, &self.name),
+        };
+        self.documents.push((key, bytes));
     }
+}
+
+/// The stamps of all Workers of an account. Those that were last changed before there were stamps have none.
+pub(super) async fn read_stamps(engine: &Engine, account: AccountId) -> Result<Stamps, EngineError> {
+    let stamps = engine.documents(Documents { account, owner: STAMPS.into() }).await?;
+    Ok(stamps.into_iter().map(|(key, stamp)| (key.key.to_string(), stamp)).collect())
 }
 
 /// All Workers of an account, with their secrets.

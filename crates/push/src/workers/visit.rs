@@ -88,6 +88,7 @@ impl Workers {
     /// Brings a request to a Worker's `fetch` handler. It waits while the Worker's process is being started: no handler
     /// has seen it then.
     pub async fn visit(&self, account: AccountId, name: &str, visit: Visit) -> Result<Answer, VisitError> {
+        self.follow_in_time(account, name).await;
         let mut changed = self.watch();
         let mut patience = std::pin::pin!(tokio::time::sleep(WAITS_FOR));
         loop {

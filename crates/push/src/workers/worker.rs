@@ -66,6 +66,17 @@ pub(super) struct RunningWorker {
     pub(super) up: watch::Receiver<Option<Arc<Live>>>,
 }
 
+impl RunningWorker {
+    /// Ends it, letting its handlers finish.
+    pub(super) async fn stop(self) {
+        let (tell, stopped) = oneshot::channel();
+        if self.orders.send(Order::Stop(tell)).await.is_ok() {
+            // An error is a keeper that has ended already.
+            let _stopped = stopped.await;
+        }
+    }
+}
+
 impl Worker {
     pub(super) fn new(account: AccountId, name: String, known: Known, now: Timestamp) -> Arc<Self> {
         let log = Arc::new(WorkerLog::open(now));
@@ -99,11 +110,8 @@ impl Worker {
 
     pub(super) async fn stop(&self) {
         let running = self.known.lock().running.take();
-        let Some(running) = running else { return };
-        let (tell, stopped) = oneshot::channel();
-        if running.orders.send(Order::Stop(tell)).await.is_ok() {
-            // An error is a keeper that has ended already.
-            let _stopped = stopped.await;
+        if let Some(running) = running {
+            running.stop().await;
         }
     }
 

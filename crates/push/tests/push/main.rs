@@ -9,4 +9,5 @@ mod retries;
 mod sharing;
 mod workers;
 mod workers_bad_days;
+mod workers_nodes;
 mod workers_runtime;

@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -57,7 +58,7 @@ pub struct Shop {
     pub directory: TempDir,
 }
 
-fn program() -> Option<PathBuf> {
+pub fn program() -> Option<PathBuf> {
     let named = std::env::var_os("KEW_WORKERD").map(PathBuf::from);
     if let Some(named) = named {
         assert!(named.is_file(), "KEW_WORKERD names {}, which is not there", named.display());
@@ -84,22 +85,12 @@ impl Shop {
 
     /// Whose runtime is this program.
     pub async fn running(program: PathBuf, engine: Arc<Engine>, wall_limit: Duration) -> Self {
-        let directory = TempDir::new().expect("the machine has a temporary directory");
-        let said = Arc::new(Mutex::new(Vec::new()));
-        let hear = Arc::clone(&said);
-        let settings = WorkersSettings {
-            runtime: Runtime { program, launcher: Vec::new(), directory: directory.path().to_owned() },
-            producers: ([127, 0, 0, 1], 1).into(),
-            producer_token: "inner".into(),
-            outbound: Outbound::Public,
-            wall_limit,
-            accounts: vec![(ACCOUNT, "00000000000000000000000000000000".into())],
-            region: "here".into(),
-            notices: Arc::new(move |_, _, notice| hear.lock().push(notice)),
-        };
-        let entropy = Arc::new(CountingEntropy::default());
-        let workers = Workers::load(Arc::clone(&engine), entropy, settings).await;
-        let workers = Arc::new(workers.expect("the store can be read"));
+        let node = Node::open(program, Arc::clone(&engine), wall_limit, false).await;
+        Self::of(node, engine)
+    }
+
+    /// Whose batches go to this node's Workers.
+    pub fn of(Node { workers, said, directory }: Node, engine: Arc<Engine>) -> Self {
         let dispatcher = TestDispatcher::with(engine, 256, Some(Arc::clone(&workers)));
         Self { dispatcher, workers, said, directory }
     }
@@ -109,9 +100,7 @@ impl Shop {
     }
 
     pub async fn upload_script(&self, script: Script) -> Result<(), WorkerError> {
-        let upload =
-            Upload { script, main: "index.js".to_owned(), secrets: Vec::new(), remarks: Remarks::default() };
-        self.workers.upload((ACCOUNT, "w"), upload, Then::Deploy).await.map(drop)
+        upload(&self.workers, "w", script).await
     }
 
     /// The lines with this that were said.
@@ -178,6 +167,47 @@ impl Shop {
         });
         let send = Send { queue, messages: messages.collect(), receipts: FirstReceipts::Untold };
         self.dispatcher.engine.send(send).await.expect("the engine accepts the messages");
+    }
+}
+
+/// Deploys code as a Worker of this name.
+pub async fn upload(workers: &Workers, name: &str, script: Script) -> Result<(), WorkerError> {
+    let (main, secrets) = ("index.js".to_owned(), Vec::new());
+    let upload = Upload { script, main, secrets, remarks: Remarks::default() };
+    workers.upload((ACCOUNT, name), upload, Then::Deploy).await.map(drop)
+}
+
+/// How many were opened.
+static NODES: AtomicU64 = AtomicU64::new(0);
+
+/// Workers of one process.
+pub struct Node {
+    pub workers: Arc<Workers>,
+    pub said: Arc<Mutex<Vec<WorkerNotice>>>,
+    pub directory: TempDir,
+}
+
+impl Node {
+    /// Over an engine that may be that of other nodes too.
+    pub async fn open(program: PathBuf, engine: Arc<Engine>, wall_limit: Duration, is_shared: bool) -> Self {
+        let directory = TempDir::new().expect("the machine has a temporary directory");
+        let said = Arc::new(Mutex::new(Vec::new()));
+        let hear = Arc::clone(&said);
+        let settings = WorkersSettings {
+            is_shared,
+            runtime: Runtime { program, launcher: Vec::new(), directory: directory.path().to_owned() },
+            producers: ([127, 0, 0, 1], 1).into(),
+            producer_token: "inner".into(),
+            outbound: Outbound::Public,
+            wall_limit,
+            accounts: vec![(ACCOUNT, "00000000000000000000000000000000".into())],
+            region: "here".into(),
+            notices: Arc::new(move |_, _, notice| hear.lock().push(notice)),
+        };
+        // No two processes draw the same chance.
+        let entropy = CountingEntropy::from(NODES.fetch_add(1, Ordering::Relaxed) << 32);
+        let workers = Workers::load(engine, Arc::new(entropy), settings).await;
+        Self { workers: Arc::new(workers.expect("the store can be read")), said, directory }
     }
 }
 
