@@ -73,10 +73,8 @@ impl Cloudflare {
         let mut found = find();
         if found.is_none() {
             // Another node may just have deployed it.
-            for account in self.visited_accounts() {
-                let unread = |error: WorkerError| (StatusCode::SERVICE_UNAVAILABLE, error.to_string());
-                workers.follow(account).await.map_err(unread)?;
-            }
+            let unread = |error: WorkerError| (StatusCode::SERVICE_UNAVAILABLE, error.to_string());
+            workers.follow_all().await.map_err(unread)?;
             found = find();
         }
         let (account, name) = found.ok_or_else(|| told(&VisitError::NotFound(label.to_owned())))?;

@@ -72,7 +72,7 @@ async fn answer_call(house: &Cloudflare, request: &Request) -> Reply {
     let (name, answer) = match Call::of(&request.method, request.uri.path()) {
         Ok((account, call)) => {
             let answer = match let_in(house, request, account, &call) {
-                Ok(cx) => perform_next(&cx, &call).await,
+                Ok(cx) => perform_up_to_date(&cx, &call).await,
                 Err(error) => Err(error),
             };
             (call.name(), answer)
@@ -108,7 +108,7 @@ impl Context<'_> {
 }
 
 /// Performs a call, when it is known what other nodes have changed.
-async fn perform_next(cx: &Context<'_>, call: &Call<'_>) -> Result<Reply, WireError> {
+async fn perform_up_to_date(cx: &Context<'_>, call: &Call<'_>) -> Result<Reply, WireError> {
     cx.workers.follow(cx.account).await?;
     perform(cx, call).await
 }

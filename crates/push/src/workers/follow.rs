@@ -14,6 +14,7 @@ use kew_engine::{BeforeJumps, EngineError};
 use tokio::runtime::Handle;
 use tokio::sync::MutexGuard;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use super::changes::uuid;
 use super::error::WorkerError;
@@ -41,6 +42,15 @@ impl Workers {
         }
         let shared = Arc::clone(&self.shared);
         self.apart(async move { shared.follow(account).await.map_err(WorkerError::from) }).await
+    }
+
+    /// The same for all accounts, when it is not known whose Worker is asked for.
+    pub async fn follow_all(&self) -> Result<(), WorkerError> {
+        if !self.shared.settings.is_shared {
+            return Ok(());
+        }
+        let shared = Arc::clone(&self.shared);
+        self.apart(async move { shared.follow_all().await.map_err(WorkerError::from) }).await
     }
 
     /// A batch, or a visit, that comes after a change of its Worker is brought to what was changed. It waits for that
@@ -104,10 +114,26 @@ impl Shared {
     pub(super) async fn keep_following(self: Arc<Self>) {
         loop {
             tokio::time::sleep(LOOKS_EVERY).await;
-            for (account, _) in &self.settings.accounts {
-                let _looked = self.follow(*account).await;
-            }
+            let _looked = self.follow_all().await;
         }
+    }
+
+    /// Looks at all accounts, also when one cannot be read. One look serves all who asked before it began.
+    async fn follow_all(self: &Arc<Self>) -> Result<(), EngineError> {
+        let asked = Instant::now();
+        let mut looked = self.looked.lock().await;
+        if looked.is_some_and(|begun| begun >= asked) {
+            return Ok(());
+        }
+        let begun = Instant::now();
+        let mut all = Ok(());
+        for (account, _) in &self.settings.accounts {
+            all = all.and(self.follow(*account).await);
+        }
+        if all.is_ok() {
+            *looked = Some(begun);
+        }
+        all
     }
 
     /// Learns of cron triggers that other nodes have written, so that a jump of the clock stops at them.
@@ -134,11 +160,7 @@ impl Shared {
         }
         let shared = Arc::clone(self);
         // To its end, also when that takes longer.
-        let looks = tokio::spawn(async move {
-            for (account, _) in &shared.settings.accounts {
-                let _looked = shared.follow(*account).await;
-            }
-        });
+        let looks = tokio::spawn(async move { shared.follow_all().await });
         let _in_time = tokio::time::timeout(LOOKS_WITHIN, looks).await;
     }
 
@@ -264,13 +286,10 @@ impl Shared {
         version: Version,
         secrets: &Secrets,
     ) -> Result<Next, EngineError> {
-        let code = stored::read_code(&self.engine, worker.account, &worker.name, &version).await?;
-        let starter = self.starter(worker.account, &worker.name, &worker.log);
-        let Some((script, _)) = code else {
-            starter.notice(WorkerNotice::NotStarted("its code is not whole".to_owned()));
+        let Some(deployed) = self.read_deployed(worker, version, secrets.clone()).await? else {
             return Ok(Next::NotWhole);
         };
-        let deployed = Arc::new(Deployed { version, script: Arc::new(script), secrets: secrets.clone() });
+        let starter = self.starter(worker.account, &worker.name, &worker.log);
         Ok(match starter.start(&deployed).await {
             Ok(live) => Next::Live(deployed, Box::new(live)),
             Err(error) => {

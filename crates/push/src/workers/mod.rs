@@ -99,6 +99,7 @@ impl Workers {
             settings,
             workers: Mutex::default(),
             changing: tokio::sync::Mutex::default(),
+            looked: tokio::sync::Mutex::default(),
             stamps: Mutex::default(),
             pending: Mutex::default(),
             lives: Mutex::default(),

@@ -8,10 +8,12 @@ use kew_core::{AccountId, Entropy};
 use kew_engine::{Engine, EngineError};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
 
 use super::child::{Plan, StartError};
 use super::error::WorkerError;
 use super::files::Surroundings;
+use super::history::Version;
 use super::keeper::{self, Deployed, Order, Starts};
 use super::live::{Live, Patience};
 use super::log::WorkerLog;
@@ -32,6 +34,8 @@ pub(super) struct Shared {
     pub(super) workers: Mutex<BTreeMap<(AccountId, String), Arc<Worker>>>,
     /// One change at a time: each starts processes and writes documents.
     pub(super) changing: tokio::sync::Mutex<()>,
+    /// When the newest look at the Workers of all accounts began; one look at a time.
+    pub(super) looked: tokio::sync::Mutex<Option<Instant>>,
     /// Guards the stamps that belong to what is known here of Workers, of each account.
     pub(super) stamps: Mutex<BTreeMap<AccountId, Stamps>>,
     /// Guards the queues of the code that is being deployed now, whose they are too: they are counted on already.
@@ -100,20 +104,29 @@ impl Shared {
         let version = deployed.and_then(|id| record.version(id)).cloned();
         let known = Known { record, secrets: secrets.clone(), running: None };
         let worker = Worker::new(account, name.clone(), known, self.engine.now());
-        if let Some(version) = version {
-            match stored::read_code(&self.engine, account, &name, &version).await? {
-                Some((script, _)) => {
-                    let script = Arc::new(script);
-                    self.run(&worker, Arc::new(Deployed { version, script, secrets }), None);
-                }
-                None => {
-                    let cause = "its code is not whole".to_owned();
-                    self.starter(account, &name, &worker.log).notice(WorkerNotice::NotStarted(cause));
-                }
-            }
+        if let Some(version) = version
+            && let Some(deployed) = self.read_deployed(&worker, version, secrets).await?
+        {
+            self.run(&worker, deployed, None);
         }
         self.workers.lock().insert((account, name), worker);
         Ok(())
+    }
+
+    /// A version with its code. Code that is not whole is reported.
+    pub(super) async fn read_deployed(
+        self: &Arc<Self>,
+        worker: &Worker,
+        version: Version,
+        secrets: Secrets,
+    ) -> Result<Option<Arc<Deployed>>, EngineError> {
+        let code = stored::read_code(&self.engine, worker.account, &worker.name, &version).await?;
+        let Some((script, _)) = code else {
+            let cause = "its code is not whole".to_owned();
+            self.starter(worker.account, &worker.name, &worker.log).notice(WorkerNotice::NotStarted(cause));
+            return Ok(None);
+        };
+        Ok(Some(Arc::new(Deployed { version, script: Arc::new(script), secrets })))
     }
 
     /// What starts versions of a Worker.
