@@ -312,6 +312,11 @@ max_retries = 0
       const receipt = Buffer.from(JSON.stringify({ receipt: 7, attempts: 1 })).toString("base64");
       assert.ok(pasted.text.includes(receipt), pasted.text);
       await until("the line of its log", async () => shown.includes("[log] order 7 of orders-in is done"));
+      // Once, whichever node is asked.
+      for (let asked = 0; asked < 9; asked += 1) {
+        const { lines } = await api("GET", "/workers/scripts/orders/kew-log?after=0");
+        assert.equal(lines.filter(({ text }) => text === "order 7 of orders-in is done").length, 1);
+      }
     } catch (error) {
       throw new Error(`${error.message}; at the terminal: ${shown}`);
     } finally {

@@ -23,7 +23,8 @@ pub trait Fleet: Send + Sync {
     /// What this node knows of itself.
     fn own(&self) -> OwnNode;
 
-    /// Asks another node what it shows, by its id. Its console answers ([`crate::Console::show_to_node`]).
+    /// Asks another node what it shows, by its id. Its console answers what ours asks
+    /// ([`crate::Console::show_to_node`]).
     fn look_at(&self, node: &str, question: &str) -> Seen;
 
     /// Has the owner of a shard hand it over to a node, by its id.
@@ -107,7 +108,7 @@ impl FleetNow {
     }
 
     /// What a node is called: its name, unless another one has it too.
-    pub(crate) fn called(&self, id: &str) -> String {
+    pub fn called(&self, id: &str) -> String {
         let Some(node) = self.node(id) else { return id.to_owned() };
         let is_alone = self.nodes.iter().filter(|other| other.name == node.name).count() == 1;
         if is_alone { node.name.clone() } else { node.id.clone() }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use kew_http::{Request, form};
-use kew_push::workers::Remarks;
+use kew_push::workers::{LogPlace, Remarks};
 use serde::Deserialize;
 
 use super::unfit;
@@ -88,23 +88,22 @@ pub(super) fn deployment(request: &Request) -> Result<(String, Remarks), WireErr
     Ok((version_id.clone(), annotations.unwrap_or_default().into()))
 }
 
-/// Which lines of a log are wanted: those after this one, if it is given, and how long the first may take.
-pub(super) fn log(request: &Request) -> Result<(Option<u64>, Duration), WireError> {
+/// Which lines of a log are wanted: those after this place, if it is given, and how long the first may take.
+pub(super) fn log(request: &Request) -> Result<(Option<LogPlace>, Duration), WireError> {
     log_query(request.uri.query().unwrap_or_default())
 }
 
-fn log_query(query: &str) -> Result<(Option<u64>, Duration), WireError> {
+fn log_query(query: &str) -> Result<(Option<LogPlace>, Duration), WireError> {
     let wrong = |text: String| WireError::new(Code::Schema).saying(text);
     let pairs = form::pairs(query.as_bytes(), PAIRS_MAX).map_err(|error| wrong(error.to_string()))?;
-    let number = |name: &'static str| {
-        let text = form::first(&pairs, name).filter(|text| !text.is_empty());
-        let read = |text: &str| {
-            text.parse::<u64>().map_err(|_| wrong(format!("{name} must be a whole number from 0")))
-        };
-        text.map(read).transpose()
+    let given = |name: &'static str| form::first(&pairs, name).filter(|text| !text.is_empty());
+    let whole =
+        |text: &str| text.parse::<u64>().map_err(|_| wrong("wait must be a whole number from 0".to_owned()));
+    let wait: u64 = given("wait").map(whole).transpose()?.unwrap_or_default().min(LOG_WAIT_MAX);
+    let place = |text: &str| {
+        text.parse().map_err(|_| wrong("after must be 0, or what the reply before said as last".to_owned()))
     };
-    let wait = number("wait")?.unwrap_or_default().min(LOG_WAIT_MAX);
-    Ok((number("after")?, Duration::from_secs(wait)))
+    Ok((given("after").map(place).transpose()?, Duration::from_secs(wait)))
 }
 
 #[cfg(test)]
@@ -116,8 +115,9 @@ mod tests {
         let secs = Duration::from_secs;
         for (query, expected) in [
             ("", (None, secs(0))),
-            ("after=7&wait=5", (Some(7), secs(5))),
-            ("after=0", (Some(0), secs(0))),
+            ("after=7&wait=5", (Some(LogPlace::Number(7)), secs(5))),
+            ("after=0", (Some(LogPlace::Number(0)), secs(0))),
+            ("after=n.eyJhIjo3fQ", (Some(LogPlace::Nodes([("a".to_owned(), 7)].into())), secs(0))),
             ("wait=86400&other=1", (None, secs(30))),
         ] {
             assert_eq!(log_query(query).map_err(|error| error.code()), Ok(expected), "{query}");

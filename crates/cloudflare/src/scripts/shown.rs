@@ -1,7 +1,9 @@
 //! What replies about Workers look like.
 
 use kew_core::Timestamp;
-use kew_push::workers::{BindingValue, Deployment, Description, LogPage, Remarks, Schedule, Script, Version};
+use kew_push::workers::{
+    BindingValue, Deployment, Description, LogPage, LogPlace, Remarks, Schedule, Script, Version,
+};
 use serde_json::{Value, json};
 
 use crate::encode::instant;
@@ -179,9 +181,18 @@ pub(super) fn uploaded(found: &Description, kept: &Version, script: &Script, too
 /// Lines of a Worker's log, and what to ask for lines after next time.
 pub(super) fn log(page: &LogPage) -> Value {
     let lines = page.lines.iter().map(|line| {
-        json!({ "number": line.number, "at": instant(line.at), "level": line.level, "text": line.text })
+        let mut shown =
+            json!({ "number": line.number, "at": instant(line.at), "level": line.level, "text": line.text });
+        if let Some(node) = &line.node {
+            shown["node"] = (**node).into();
+        }
+        shown
     });
-    json!({ "lines": lines.collect::<Vec<Value>>(), "last": page.last, "opened": page.opened })
+    let last: Value = match &page.last {
+        LogPlace::Number(number) => (*number).into(),
+        several @ LogPlace::Nodes(_) => several.to_string().into(),
+    };
+    json!({ "lines": lines.collect::<Vec<Value>>(), "last": last, "missed": page.missed })
 }
 
 fn members(object: Value) -> impl Iterator<Item = (String, Value)> {

@@ -47,7 +47,7 @@ impl Shop {
         let scripts = Scripts { workers: Arc::clone(&workers), wanted: true, exposed: false };
         let server = CloudflareServer::with(Settings { scripts, ..settings() }, Guard::strict()).await;
         let settings = WorkersSettings {
-            is_shared: false,
+            others: None,
             runtime: Runtime {
                 program,
                 launcher: vec!["/bin/sh".into()],
@@ -300,14 +300,13 @@ async fn while_workers_are_not_known_yet_what_depends_on_them_is_to_be_tried_aga
 async fn a_worker_that_is_not_there_yet_has_an_empty_log() {
     let shop = Shop::open().await;
     let log = |query: &str| format!("{ACCOUNT}/workers/scripts/w/kew-log{query}");
-    let empty = json!({ "lines": [], "last": 0, "opened": 0 });
-    for query in ["", "?after=0", "?after=7&wait=30"] {
+    for (query, last) in [("", 0), ("?after=0", 0), ("?after=7&wait=30", 7)] {
         let page = shop.server.raw("GET", &log(query), &[TOKEN], b"").await.result();
-        assert_eq!(page, empty, "{query}");
+        assert_eq!(page, json!({ "lines": [], "last": last, "missed": 0 }), "{query}");
     }
     shop.upload("w", "", CONSUMES, &[]).await.result();
     let page = shop.server.raw("GET", &log("?after=0"), &[TOKEN], b"").await.result();
-    assert!(page["opened"].as_u64().is_some_and(|number| number > 0), "{page}");
+    assert!(page["last"].as_u64().is_some_and(|number| number > 0), "{page}");
     let odd = format!("{ACCOUNT}/workers/scripts/a%20b/kew-log");
     assert_eq!(shop.server.raw("GET", &odd, &[TOKEN], b"").await.status, 400);
 }

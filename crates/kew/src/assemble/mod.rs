@@ -13,7 +13,7 @@ use kew_core::{Entropy, ShardCount};
 use kew_engine::Engine;
 use kew_http::{Drain, Dropped, Durations, Exchange, Histogram, Ration, Replies, Witness, Witnesses};
 use kew_log_pg::{Ending, Undropped};
-use kew_push::workers::Workers;
+use kew_push::workers::{OtherNodes, Workers};
 use kew_store::Store as _;
 use kew_store_log::{Laid, laid_out};
 
@@ -89,9 +89,11 @@ impl Server {
         let node = parts.join_fleet(&mut entrances, &mut bound, ending)?;
         let fleet_end = node.as_ref().map(FleetNode::end);
         let fleet = node.as_ref().map(|node| {
-            node.show_with(&console);
-            Arc::new(node.shown()) as Arc<dyn kew_console::Fleet>
+            node.show_with(&console, &parts.workers);
+            Arc::new(node.shown())
         });
+        let others = fleet.clone().map(|fleet| fleet as Arc<dyn OtherNodes>);
+        let fleet = fleet.map(|fleet| fleet as Arc<dyn kew_console::Fleet>);
         let owned = match node {
             Some(_) => None,
             None => parts.own_store(&mut entrances, &mut bound, ending)?,
@@ -102,7 +104,7 @@ impl Server {
             None => parts.open_and_run(owned, doors)?,
         };
         let fleet = fleet.or_else(|| process.map(|process| Arc::new(process) as Arc<dyn kew_console::Fleet>));
-        let pushes = parts.consumers(&bound, &running)?;
+        let pushes = parts.consumers(&bound, &running, others)?;
         let backups = parts.backups(&kept)?;
         let place = store_place(settings, &kept, running.engine().now());
         let disk = store_disk(&settings.server.store);

@@ -8,6 +8,7 @@ use std::time::Duration;
 use kew_core::{ShardCount, ShardPlace};
 use kew_engine::{ClockKind, Options, TimeSource};
 use kew_log_pg::{Ending, PgDisk, PgStore};
+use kew_push::workers::OtherNodes;
 use kew_store::ledger::Bounds;
 use kew_store::{MemoryStore, Store};
 use kew_store_log::{Drive, LogOptions, LogStore, SegmentOptions, laid_out};
@@ -337,8 +338,14 @@ impl Parts<'_> {
         }
     }
 
-    pub(super) fn consumers(&self, bound: &Bound, running: &Loops) -> Result<Pushes, StartError> {
-        let workers = WorkersWanted { bound, token: Arc::clone(&self.inner_token), place: &self.workers };
+    pub(super) fn consumers(
+        &self,
+        bound: &Bound,
+        running: &Loops,
+        others: Option<Arc<dyn OtherNodes>>,
+    ) -> Result<Pushes, StartError> {
+        let token = Arc::clone(&self.inner_token);
+        let workers = WorkersWanted { bound, token, place: &self.workers, others };
         let engines = running.engines();
         let news = (self.log.of(Area::Push), Arc::clone(&self.upkeep));
         let pushes = Pushes::start(&engines, self.settings, Arc::clone(&self.entropy), workers, news);

@@ -10,7 +10,7 @@ use kew_engine::Engine;
 use kew_http::Drain;
 use kew_http::client::Reach;
 use kew_push::verdict::Ending;
-use kew_push::workers::Workers;
+use kew_push::workers::{OtherNodes, Workers};
 use kew_push::{Attempt, Attempts, Circuits, Dispatcher, Notice, OpenCircuit, Settings, Traces};
 use tokio::task::JoinSet;
 
@@ -39,6 +39,8 @@ pub struct WorkersWanted<'a> {
     pub token: Arc<str>,
     /// Where uploads find them.
     pub place: &'a OnceLock<Arc<Workers>>,
+    /// The other nodes, if there may be any.
+    pub others: Option<Arc<dyn OtherNodes>>,
 }
 
 impl Pushes {
@@ -55,9 +57,9 @@ impl Pushes {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|cause| cause.to_string())?;
         let workers = if settings.workers.run {
-            let WorkersWanted { bound, token, place } = workers;
-            let loading =
-                workers::load(Arc::clone(engine), settings, bound, (Arc::clone(&entropy), token), log);
+            let WorkersWanted { bound, token, place, others } = workers;
+            let random = (Arc::clone(&entropy), token);
+            let loading = workers::load(Arc::clone(engine), settings, bound, random, others, log);
             let loaded = Arc::new(runtime.block_on(loading)?);
             // The first to be put there stays; there is no other.
             let _there = place.set(Arc::clone(&loaded));

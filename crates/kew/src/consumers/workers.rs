@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use kew_core::{AccountId, Entropy};
 use kew_engine::Engine;
-use kew_push::workers::{Runtime, WorkerNotice, Workers, WorkersSettings};
+use kew_push::workers::{OtherNodes, Runtime, WorkerNotice, Workers, WorkersSettings};
 
 use crate::bind::Bound;
 use crate::config::{Settings, StoreChoice};
@@ -23,15 +23,22 @@ pub async fn load(
     settings: &Settings,
     bound: &Bound,
     (entropy, token): (Arc<dyn Entropy>, Arc<str>),
+    others: Option<Arc<dyn OtherNodes>>,
     log: Log,
 ) -> Result<Workers, String> {
-    let settings = of(settings, bound, token, log)?;
+    let settings = of(settings, bound, token, others, log)?;
     Workers::load(engine, entropy, settings)
         .await
         .map_err(|error| format!("cannot read the Workers that are kept: {error}"))
 }
 
-fn of(settings: &Settings, bound: &Bound, token: Arc<str>, log: Log) -> Result<WorkersSettings, String> {
+fn of(
+    settings: &Settings,
+    bound: &Bound,
+    token: Arc<str>,
+    others: Option<Arc<dyn OtherNodes>>,
+    log: Log,
+) -> Result<WorkersSettings, String> {
     let accounts = credentials::cloudflare(settings);
     let own =
         std::env::current_exe().map_err(|cause| format!("cannot find this program's own file: {cause}"))?;
@@ -47,7 +54,7 @@ fn of(settings: &Settings, bound: &Bound, token: Arc<str>, log: Log) -> Result<W
         wall_limit: settings.workers.wall_limit,
         accounts: accounts.into_iter().map(|account| (account.id, account.name)).collect(),
         region: settings.sqs.region.as_str().into(),
-        is_shared: settings.server.peer.socket().is_some(),
+        others,
         notices: Arc::new(move |_: AccountId, name: &str, notice| tell(log, name, &notice)),
     })
 }

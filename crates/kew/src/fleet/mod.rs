@@ -13,7 +13,7 @@ mod unlinked;
 
 use std::net::{SocketAddr, TcpListener};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use kew_console::Console;
@@ -25,6 +25,7 @@ use kew_fleet::{
 };
 use kew_log_pg::{Founding, Map, Node, PROMISED, PgNode, TENURE};
 use kew_peer::link::{Address, Dial, Dialing, Endpoint, Identity, Opened, Peers, Secret, TcpDial, Versions};
+use kew_push::workers::Workers;
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 
@@ -190,12 +191,21 @@ impl FleetNode {
         ShownFleet::new(&self.fleet, &self.node, &self.home)
     }
 
-    /// Answers what other nodes want to see of this one by its console.
-    pub fn show_with(&self, console: &Console) {
-        let console = console.clone();
+    /// Answers what other nodes want to see of this one by its Workers, once they run, and its console.
+    pub fn show_with(&self, console: &Console, workers: &Arc<OnceLock<Arc<Workers>>>) {
+        // They know the fleet.
+        let (console, workers) = (console.clone(), Arc::downgrade(workers));
         self.fleet.show_with(Box::new(move |question| {
+            let there = workers.upgrade();
+            let of_workers =
+                there.as_ref().and_then(|there| there.get()).and_then(|workers| workers.answer(&question));
             let console = console.clone();
-            Box::pin(async move { console.show_to_node(question).await })
+            Box::pin(async move {
+                match of_workers {
+                    Some(answer) => answer.await.unwrap_or_default(),
+                    None => console.show_to_node(question).await,
+                }
+            })
         }));
     }
 

@@ -1,4 +1,4 @@
-//! The fleet as the console shows it.
+//! The fleet as the console shows it, and as Workers know it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,6 +7,7 @@ use kew_console::{Begun, FleetNode, FleetNow, FleetShard, OwnNode, OwnShard, See
 use kew_core::{QueueId, ShardId, Timestamp};
 use kew_fleet::{Fleet, NodeId};
 use kew_log_pg::{PgDisk, PgNode};
+use kew_push::workers::{Answered, NodeName, Nodes, OtherNodes};
 
 use super::home::PgHome;
 
@@ -20,6 +21,18 @@ pub struct ShownFleet {
 impl ShownFleet {
     pub(super) fn new(fleet: &Arc<Fleet>, node: &PgNode, home: &Arc<PgHome>) -> Self {
         Self { fleet: Arc::clone(fleet), node: node.clone(), home: Arc::clone(home) }
+    }
+
+    fn nodes(&self) -> Vec<FleetNode> {
+        let map = self.fleet.map();
+        let shown = map.nodes().into_iter().map(|node| FleetNode {
+            id: node.id.to_string(),
+            name: node.name.to_string(),
+            address: node.address.to_string(),
+            version: node.version.to_string(),
+            is_leaving: self.fleet.is_leaving(&node.id),
+        });
+        shown.collect()
     }
 
     fn own_shard(&self, shard: ShardId) -> Option<OwnShard> {
@@ -49,13 +62,6 @@ fn append_ms(disk: &PgDisk) -> Option<(f64, f64)> {
 impl kew_console::Fleet for ShownFleet {
     fn now(&self) -> FleetNow {
         let map = self.fleet.map();
-        let nodes = map.nodes().into_iter().map(|node| FleetNode {
-            id: node.id.to_string(),
-            name: node.name.to_string(),
-            address: node.address.to_string(),
-            version: node.version.to_string(),
-            is_leaving: self.fleet.is_leaving(&node.id),
-        });
         // Also one that has left a database and lies in no other yet.
         let shards = self.node.shards().all().map(|shard| {
             let row = map.row(shard);
@@ -70,7 +76,7 @@ impl kew_console::Fleet for ShownFleet {
         FleetNow {
             me: self.node.node().id.clone(),
             databases: self.node.databases().into(),
-            nodes: nodes.collect(),
+            nodes: self.nodes(),
             shards: shards.collect(),
         }
     }
@@ -109,5 +115,19 @@ impl kew_console::Fleet for ShownFleet {
             let number = number.ok_or_else(|| format!("there is no database {database}"))?;
             node.want_in(ShardId(shard), number).await.map_err(|error| error.to_string())
         })
+    }
+}
+
+impl OtherNodes for ShownFleet {
+    fn now(&self) -> Nodes {
+        let me = self.node.node().id.clone();
+        let now = FleetNow { me: me.clone(), nodes: self.nodes(), ..FleetNow::default() };
+        let name = |id: &str| NodeName { id: id.to_owned(), called: now.called(id).into() };
+        let others = now.nodes.iter().filter(|node| node.id != me).map(|node| name(&node.id)).collect();
+        Nodes { own: name(&me), others }
+    }
+
+    fn ask(&self, node: &str, question: String) -> Answered {
+        kew_console::Fleet::look_at(self, node, &question)
     }
 }

@@ -37,7 +37,7 @@ const CROSSINGS_MAX: u32 = 5;
 impl Workers {
     /// Takes over what other nodes have changed of an account's Workers. Before it nothing is said of them.
     pub async fn follow(&self, account: AccountId) -> Result<(), WorkerError> {
-        if !self.shared.settings.is_shared {
+        if !self.shared.settings.is_shared() {
             return Ok(());
         }
         let shared = Arc::clone(&self.shared);
@@ -46,7 +46,7 @@ impl Workers {
 
     /// The same for all accounts, when it is not known whose Worker is asked for.
     pub async fn follow_all(&self) -> Result<(), WorkerError> {
-        if !self.shared.settings.is_shared {
+        if !self.shared.settings.is_shared() {
             return Ok(());
         }
         let shared = Arc::clone(&self.shared);
@@ -56,7 +56,7 @@ impl Workers {
     /// A batch, or a visit, that comes after a change of its Worker is brought to what was changed. It waits for that
     /// as long as for a Worker that is down, and not for changes of other Workers.
     pub(crate) async fn follow_in_time(&self, account: AccountId, name: &str) {
-        if !self.shared.settings.is_shared {
+        if !self.shared.settings.is_shared() {
             return;
         }
         let stamps = stored::read_stamps(&self.shared.engine, account);
@@ -155,7 +155,7 @@ impl Shared {
 
     /// Before cron triggers are called.
     pub(super) async fn follow_all_in_time(self: &Arc<Self>) {
-        if !self.settings.is_shared {
+        if !self.settings.is_shared() {
             return;
         }
         let shared = Arc::clone(self);

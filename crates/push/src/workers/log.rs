@@ -1,9 +1,10 @@
-//! The latest lines of a Worker, for readers that follow it at a terminal.
+//! The latest lines that a Worker said on this node, for readers that follow it at a terminal.
 //!
-//! Lines are numbered one after the other, so that a follower sees when it has missed some. The numbers begin at the
+//! Lines are numbered one after the other, so that it is known how many a follower has missed. The numbers begin at the
 //! instant the log was opened: they go on rising when the server starts again.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use kew_core::Timestamp;
@@ -13,7 +14,7 @@ use tokio::sync::watch;
 /// The most lines that are remembered, and the most bytes of their texts.
 const LINES_MAX: usize = 1_000;
 const BYTES_MAX: usize = 256 << 10;
-/// The most bytes of texts that are handed over at once; the first line is always among them.
+/// The most bytes of texts that a node hands over at once; the first line is always among them.
 const PAGE_BYTES_MAX: usize = 128 << 10;
 
 /// The most bytes of one text; of a longer one the rest is dropped.
@@ -30,17 +31,21 @@ pub struct LogLine {
     pub level: String,
     /// The text.
     pub text: String,
+    /// What the node is called that heard it, where there may be several.
+    pub node: Option<Arc<str>>,
 }
 
-/// Lines that were asked for.
+/// Lines of this node that were asked for.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct LogPage {
+pub(super) struct NodePage {
     /// The lines, the oldest first.
-    pub lines: Vec<LogLine>,
-    /// What to ask for lines after, next time.
-    pub last: u64,
-    /// The number before that of the log's first line ever: what is missing is missing from there at the earliest.
-    pub opened: u64,
+    pub(super) lines: Vec<LogLine>,
+    /// The number to ask for lines after, next time.
+    pub(super) last: u64,
+    /// Lines before these that are not kept any more, of those that were asked for.
+    pub(super) missed: u64,
+    /// There will be no more lines.
+    pub(super) is_over: bool,
 }
 
 /// The latest lines of one Worker.
@@ -71,7 +76,13 @@ impl WorkerLog {
         let mut kept = self.kept.lock();
         let number = self.state.borrow().0 + 1;
         kept.bytes += text.len();
-        kept.lines.push_back(LogLine { number, at, level: level.to_owned(), text: text.to_owned() });
+        kept.lines.push_back(LogLine {
+            number,
+            at,
+            level: level.to_owned(),
+            text: text.to_owned(),
+            node: None,
+        });
         while kept.lines.len() > LINES_MAX || kept.bytes > BYTES_MAX {
             let Some(dropped) = kept.lines.pop_front() else { break };
             kept.bytes -= dropped.text.len();
@@ -86,12 +97,12 @@ impl WorkerLog {
     }
 
     /// The number of the last line, and no lines.
-    pub(super) fn page_of_none(&self) -> LogPage {
-        LogPage { lines: Vec::new(), last: self.state.borrow().0, opened: self.opened }
+    pub(super) fn page_of_none(&self) -> NodePage {
+        NodePage { last: self.state.borrow().0, ..NodePage::default() }
     }
 
     /// The lines after a number; where there are none, waits so long for the first.
-    pub(super) async fn after(&self, number: u64, wait: Duration) -> LogPage {
+    pub(super) async fn after(&self, number: u64, wait: Duration) -> NodePage {
         let mut state = self.state.subscribe();
         // A number that is not of this log, because it is beyond its end, is as good as none.
         let news = state.wait_for(|(last, closed)| *last != number || *closed);
@@ -99,7 +110,7 @@ impl WorkerLog {
         // What comes back holds the state, which a writer waits for while the lines are locked.
         drop(tokio::time::timeout(wait, news).await);
         let kept = self.kept.lock();
-        let last = self.state.borrow().0;
+        let (last, is_over) = *self.state.borrow();
         let after = if number > last { 0 } else { number };
         let mut bytes = 0;
         let lines: Vec<LogLine> = kept
@@ -114,7 +125,9 @@ impl WorkerLog {
             .cloned()
             .collect();
         let last = lines.last().map_or(last, |line| line.number);
-        LogPage { lines, last, opened: self.opened }
+        let next = after.max(self.opened) + 1;
+        let missed = lines.first().map_or(0, |first| first.number.saturating_sub(next));
+        NodePage { lines, last, missed, is_over }
     }
 }
 
@@ -124,15 +137,15 @@ mod tests {
 
     const NOW: Timestamp = Timestamp(1_000);
 
-    fn texts(page: &LogPage) -> Vec<&str> {
+    fn texts(page: &NodePage) -> Vec<&str> {
         page.lines.iter().map(|line| line.text.as_str()).collect()
     }
 
     #[test]
     fn lines_are_said_and_handed_over_side_by_side() {
         const LINES: u64 = 50_000;
-        let log = std::sync::Arc::new(WorkerLog::open(NOW));
-        let saying = std::sync::Arc::clone(&log);
+        let log = Arc::new(WorkerLog::open(NOW));
+        let saying = Arc::clone(&log);
         std::thread::spawn(move || (0..LINES).for_each(|_| saying.add(NOW, "log", "a")));
         let (tell, told) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
@@ -167,14 +180,14 @@ mod tests {
         let log = WorkerLog::open(NOW);
         let waiting = log.after(NOW.0, Duration::from_secs(3_600));
         let (page, ()) = tokio::join!(waiting, async { log.add(NOW, "log", "there") });
-        assert_eq!(texts(&page), ["there"]);
+        assert_eq!((texts(&page), page.is_over), (vec!["there"], false));
         let waiting = log.after(page.last, Duration::from_secs(3_600));
         let (page, ()) = tokio::join!(waiting, async { log.close() });
-        assert_eq!(texts(&page), [""; 0]);
+        assert_eq!((texts(&page), page.is_over), (vec![], true));
     }
 
     #[tokio::test]
-    async fn a_follower_that_comes_late_sees_by_the_numbers_what_it_has_missed() {
+    async fn a_follower_that_comes_late_learns_how_many_lines_it_has_missed() {
         let log = WorkerLog::open(NOW);
         for number in 0..1_500 {
             log.add(NOW, "log", &number.to_string());
@@ -182,8 +195,20 @@ mod tests {
         let page = log.after(NOW.0, Duration::ZERO).await;
         let first = page.lines.first().expect("the log has lines");
         assert_eq!((page.lines.len(), first.number, &*first.text), (LINES_MAX, 1_501, "500"));
-        let of_another_log = log.after(9_999_999, Duration::ZERO).await;
-        assert_eq!(of_another_log.lines.len(), LINES_MAX);
+        assert_eq!(page.missed, 500);
+        for (after, lines, missed) in [
+            (0, LINES_MAX, 500),
+            (NOW.0 + 1, LINES_MAX, 499),
+            (NOW.0 + 499, LINES_MAX, 1),
+            (NOW.0 + 500, LINES_MAX, 0),
+            (NOW.0 + 501, LINES_MAX - 1, 0),
+            (NOW.0 + 1_500, 0, 0),
+            // Of another log.
+            (9_999_999, LINES_MAX, 500),
+        ] {
+            let page = log.after(after, Duration::ZERO).await;
+            assert_eq!((page.lines.len(), page.missed), (lines, missed), "{after}");
+        }
     }
 
     #[tokio::test]

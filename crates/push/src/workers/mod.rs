@@ -16,6 +16,8 @@ mod history;
 mod keeper;
 mod live;
 mod log;
+mod log_place;
+mod logs;
 mod maps;
 mod notes;
 mod output;
@@ -36,10 +38,11 @@ use kew_core::{AccountId, Entropy};
 use kew_engine::{Engine, EngineError};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::AbortHandle;
 
 use follow::crossing;
+use logs::READERS_MAX;
 use shared::Shared;
 use worker::Worker;
 
@@ -51,14 +54,16 @@ pub use child::{Runtime, StartError};
 pub use error::WorkerError;
 pub use files::Outbound;
 pub use history::{Deployment, Remarks, Version};
-pub use log::{LogLine, LogPage};
+pub use log::LogLine;
+pub use log_place::LogPlace;
+pub use logs::LogPage;
 pub use output::Said;
 pub use schedules::Schedule;
 pub use script::{
     BINDING_BYTES_MAX, BINDINGS_MAX, Binding, BindingValue, CPU_LIMIT_DEFAULT, CPU_LIMIT_MAX, Module,
     ModuleKind, SCRIPT_BYTES_MAX, Script, ScriptError, check_binding_name, check_name,
 };
-pub use settings::{WorkerNotice, WorkerNotices, WorkersSettings};
+pub use settings::{Answered, NodeName, Nodes, OtherNodes, WorkerNotice, WorkerNotices, WorkersSettings};
 pub use visit::{VISIT_REPLY_BYTES_MAX, Visit, VisitError};
 pub use worker::Description;
 
@@ -100,6 +105,7 @@ impl Workers {
             workers: Mutex::default(),
             changing: tokio::sync::Mutex::default(),
             looked: tokio::sync::Mutex::default(),
+            readers: Semaphore::new(READERS_MAX),
             stamps: Mutex::default(),
             pending: Mutex::default(),
             lives: Mutex::default(),
@@ -117,7 +123,7 @@ impl Workers {
         }
         let schedules = tokio::spawn(Arc::clone(&shared).keep_schedules());
         shared.until_clock_knows(0).await;
-        let follows = shared.settings.is_shared;
+        let follows = shared.settings.is_shared();
         if follows {
             shared.engine.wait_before_jumps(shared.news(Handle::current()));
         }
@@ -229,25 +235,6 @@ impl Workers {
             async move { shared.put_secrets(account, &name, changes).await }
         };
         self.apart(crossing(put)).await
-    }
-
-    /// What a Worker and its runtime have said after the line of this number; where there is nothing yet, waits so long
-    /// for it. Without a number, only says which is the last. A Worker that is not there yet has said nothing, and is
-    /// not waited for.
-    pub async fn log(
-        &self,
-        account: AccountId,
-        name: &str,
-        after: Option<u64>,
-        wait: Duration,
-    ) -> Result<LogPage, WorkerError> {
-        check_name(name)?;
-        let log = self.shared.find(account, name).map(|worker| Arc::clone(&worker.log));
-        Ok(match (log, after) {
-            (Some(log), Some(number)) => log.after(number, wait).await,
-            (Some(log), None) => log.page_of_none(),
-            (None, _) => LogPage::default(),
-        })
     }
 
     /// Stops a Worker and forgets it.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use kew_core::{AccountId, Entropy};
 use kew_engine::{Engine, EngineError};
 use parking_lot::Mutex;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::Instant;
 
 use super::child::{Plan, StartError};
@@ -36,6 +36,8 @@ pub(super) struct Shared {
     pub(super) changing: tokio::sync::Mutex<()>,
     /// When the newest look at the Workers of all accounts began; one look at a time.
     pub(super) looked: tokio::sync::Mutex<Option<Instant>>,
+    /// Readers of logs that may still ask other nodes.
+    pub(super) readers: Semaphore,
     /// Guards the stamps that belong to what is known here of Workers, of each account.
     pub(super) stamps: Mutex<BTreeMap<AccountId, Stamps>>,
     /// Guards the queues of the code that is being deployed now, whose they are too: they are counted on already.

@@ -9,5 +9,6 @@ mod retries;
 mod sharing;
 mod workers;
 mod workers_bad_days;
+mod workers_log;
 mod workers_nodes;
 mod workers_runtime;

@@ -11,8 +11,8 @@ use kew_core::command::{FirstReceipts, Peek, Send, View};
 use kew_core::{AccountId, Content, ContentType, NewMessage, QueueId, State};
 use kew_engine::Engine;
 use kew_push::workers::{
-    Binding, BindingValue, Module, ModuleKind, Outbound, Remarks, Runtime, Said, Script, Then, Upload,
-    WorkerError, WorkerNotice, Workers, WorkersSettings,
+    Binding, BindingValue, Module, ModuleKind, OtherNodes, Outbound, Remarks, Runtime, Said, Script, Then,
+    Upload, WorkerError, WorkerNotice, Workers, WorkersSettings,
 };
 use kew_push::{Consumer, Target};
 use parking_lot::Mutex;
@@ -85,7 +85,7 @@ impl Shop {
 
     /// Whose runtime is this program.
     pub async fn running(program: PathBuf, engine: Arc<Engine>, wall_limit: Duration) -> Self {
-        let node = Node::open(program, Arc::clone(&engine), wall_limit, false).await;
+        let node = Node::open(program, Arc::clone(&engine), wall_limit, None).await;
         Self::of(node, engine)
     }
 
@@ -189,12 +189,17 @@ pub struct Node {
 
 impl Node {
     /// Over an engine that may be that of other nodes too.
-    pub async fn open(program: PathBuf, engine: Arc<Engine>, wall_limit: Duration, is_shared: bool) -> Self {
+    pub async fn open(
+        program: PathBuf,
+        engine: Arc<Engine>,
+        wall_limit: Duration,
+        others: Option<Arc<dyn OtherNodes>>,
+    ) -> Self {
         let directory = TempDir::new().expect("the machine has a temporary directory");
         let said = Arc::new(Mutex::new(Vec::new()));
         let hear = Arc::clone(&said);
         let settings = WorkersSettings {
-            is_shared,
+            others,
             runtime: Runtime { program, launcher: Vec::new(), directory: directory.path().to_owned() },
             producers: ([127, 0, 0, 1], 1).into(),
             producer_token: "inner".into(),

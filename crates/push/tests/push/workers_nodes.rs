@@ -6,7 +6,9 @@ use std::sync::Arc;
 use kew_core::DocumentKey;
 use kew_core::command::PutDocuments;
 use kew_engine::{Engine, EngineError, Options};
-use kew_push::workers::{Binding, BindingValue, Remarks, Script, WorkerError, WorkerNotice};
+use kew_push::workers::{
+    Answered, Binding, BindingValue, NodeName, Nodes, OtherNodes, Remarks, Script, WorkerError, WorkerNotice,
+};
 use kew_testing::{CountingEntropy, LentStore, TestStore, advance, start_engine};
 use serde_json::json;
 
@@ -21,8 +23,21 @@ export default {
 };
 "#;
 
+/// Other nodes, of which only what they write is seen.
+struct Unheard;
+
+impl OtherNodes for Unheard {
+    fn now(&self) -> Nodes {
+        Nodes { own: NodeName { id: "own".to_owned(), called: "own".into() }, others: Vec::new() }
+    }
+
+    fn ask(&self, _node: &str, _question: String) -> Answered {
+        Box::pin(async { None })
+    }
+}
+
 async fn node(program: PathBuf, engine: &Arc<Engine>) -> Node {
-    Node::open(program, Arc::clone(engine), secs(900), true).await
+    Node::open(program, Arc::clone(engine), secs(900), Some(Arc::new(Unheard))).await
 }
 
 /// Two nodes, the second of which brings batches.
@@ -194,7 +209,7 @@ async fn a_deployment_whose_answer_was_lost_is_known_at_the_next_change() {
     let entropy = Arc::new(CountingEntropy::default());
     let engine = start_engine(&TestStore::of(Arc::clone(&store) as _), entropy, Options::default()).await;
     // One node alone, which reads no changes of others.
-    let node = Node::open(program, engine, secs(900), false).await;
+    let node = Node::open(program, engine, secs(900), None).await;
     upload(&node.workers, "w", script(OBEDIENT)).await.expect("the Worker starts");
     store.lose_next_documents();
     let lost = upload(&node.workers, "w", greeting("lost")).await;

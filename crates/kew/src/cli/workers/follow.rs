@@ -27,8 +27,9 @@ impl Follower {
     pub(super) async fn begin(api: &Arc<Api>, name: &str, tell: fn(&str)) -> Self {
         let path = format!("/workers/scripts/{name}/kew-log");
         // One that is not there yet is followed from its first line.
-        let last = api.call(Method::GET, &path, None).await.ok().and_then(|page| page["last"].as_u64());
-        let task = tokio::spawn(follow(Arc::clone(api), path, last.unwrap_or_default(), tell));
+        let last = api.call(Method::GET, &path, None).await.ok().and_then(|page| last_of(&page));
+        let last = last.unwrap_or_else(|| "0".to_owned());
+        let task = tokio::spawn(follow(Arc::clone(api), path, last, tell));
         Self { name: name.to_owned(), task }
     }
 
@@ -44,7 +45,7 @@ impl Drop for Follower {
     }
 }
 
-async fn follow(api: Arc<Api>, path: String, mut after: u64, tell: fn(&str)) {
+async fn follow(api: Arc<Api>, path: String, mut after: String, tell: fn(&str)) {
     // Reported once, however often it is met.
     let mut refused = String::new();
     loop {
@@ -63,24 +64,26 @@ async fn follow(api: Arc<Api>, path: String, mut after: u64, tell: fn(&str)) {
                 Value::Null
             }
         };
-        let lines = shown(&page, after);
+        let lines = shown(&page);
         lines.iter().for_each(|line| tell(line));
-        after = page["last"].as_u64().unwrap_or(after);
+        after = last_of(&page).unwrap_or(after);
         if lines.is_empty() && begun.elapsed() < REST {
             tokio::time::sleep(REST).await;
         }
     }
 }
 
+/// What to ask for lines after, next time: a number, or the text of several nodes. Both go into a query as they are.
+fn last_of(page: &Value) -> Option<String> {
+    let last = &page["last"];
+    last.as_u64().map(|number| number.to_string()).or_else(|| last.as_str().map(str::to_owned))
+}
+
 /// The lines of a page, and how many are missing before them.
-fn shown(page: &Value, after: u64) -> Vec<String> {
+fn shown(page: &Value) -> Vec<String> {
     let lines = page["lines"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let first = lines.first().and_then(|line| line["number"].as_u64()).unwrap_or_default();
-    // Another log, of a server that was started again or a Worker that was made again, begins at a number of its own.
-    let before = after.max(page["opened"].as_u64().unwrap_or_default());
-    // The first page of a Worker that was not there begins at any number.
-    let missed = if after == 0 { 0 } else { first.saturating_sub(before + 1) };
-    let missed = (missed > 0).then(|| format!("… {missed} lines of the Worker are not kept any more"));
+    let missed = page["missed"].as_u64().filter(|missed| *missed > 0);
+    let missed = missed.map(|missed| format!("… {missed} lines of the Worker are not kept any more"));
     let text = |line: &Value, key: &str| plain(line[key].as_str().unwrap_or_default()).into_owned();
     let told = lines.iter().map(|line| format!("[{}] {}", text(line, "level"), text(line, "text")));
     missed.into_iter().chain(told).collect()
@@ -100,12 +103,19 @@ mod tests {
     #[test]
     fn lines_are_shown_with_their_level_and_gaps_are_reported() {
         let line = |number: u64, text: &str| json!({ "number": number, "level": "log", "text": text });
-        let page = json!({ "lines": [line(8, "a"), line(9, "b\u{1b}[2J\tc")], "last": 9 });
-        assert_eq!(shown(&page, 7), ["[log] a", "[log] b\u{fffd}[2J\tc"]);
-        assert_eq!(shown(&page, 0).len(), 2, "it is the beginning");
-        assert_eq!(shown(&page, 5)[0], "… 2 lines of the Worker are not kept any more");
-        let other = json!({ "lines": [line(1_000_008, "a")], "last": 1_000_008, "opened": 1_000_006 });
-        assert_eq!(shown(&other, 7)[0], "… 1 lines of the Worker are not kept any more", "of another log");
-        assert_eq!(shown(&Value::Null, 5), [""; 0]);
+        let lines = json!([line(8, "a"), line(9, "b\u{1b}[2J\tc")]);
+        let shown_lines = ["[log] a", "[log] b\u{fffd}[2J\tc"];
+        let page = json!({ "lines": lines, "last": 9, "missed": 0 });
+        assert_eq!(
+            (shown(&page), last_of(&page).as_deref()),
+            (shown_lines.map(str::to_owned).into(), Some("9"))
+        );
+        let page = json!({ "lines": lines, "last": "n.e30", "missed": 2 });
+        assert_eq!(shown(&page)[0], "… 2 lines of the Worker are not kept any more");
+        assert_eq!(
+            (&shown(&page)[1..], last_of(&page).as_deref()),
+            (&shown_lines.map(str::to_owned)[..], Some("n.e30"))
+        );
+        assert_eq!((shown(&Value::Null), last_of(&Value::Null)), (Vec::new(), None));
     }
 }
