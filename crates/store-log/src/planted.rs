@@ -38,10 +38,10 @@ const fn planted() -> Option<Planted> {
 }
 
 #[cfg(feature = "planted")]
-pub use seeded::{WhilePlanted, planted, take_newest_batch};
+pub use seeded::{WhilePlanted, let_depart, planted, take_departed, take_newest_batch};
 
 #[cfg(feature = "planted")]
-pub(crate) use seeded::note_newest_batch;
+pub(crate) use seeded::{has_room_for_due, note_newest_batch};
 
 #[cfg(feature = "planted")]
 mod seeded {
@@ -53,6 +53,16 @@ mod seeded {
     thread_local! {
         static PLANTED: Cell<Option<Planted>> = const { Cell::new(None) };
         static NEWEST_BATCH: Cell<Option<u64>> = const { Cell::new(None) };
+        static DEPARTED: Cell<Departed> = const { Cell::new(Departed { with_room: 0, is_out: false }) };
+        static MAY_DEPART: Cell<Option<u32>> = const { Cell::new(None) };
+    }
+
+    /// Departures of dead letters that asked for room.
+    #[derive(Clone, Copy, Default)]
+    struct Departed {
+        /// Those that found it, before the first that did not.
+        with_room: u32,
+        is_out: bool,
     }
 
     /// What is planted in stores that this thread drives.
@@ -87,5 +97,33 @@ mod seeded {
 
     pub(crate) fn note_newest_batch(batch: u64) {
         NEWEST_BATCH.set(Some(batch));
+    }
+
+    /// How many dead letters found room for their departure in the steps of this thread since this was last asked,
+    /// before the first that found none; `None` when all of them did.
+    pub fn take_departed() -> Option<u32> {
+        let departed = DEPARTED.take();
+        departed.is_out.then_some(departed.with_room)
+    }
+
+    /// From now on this number of dead letters find room in stores that this thread drives, and no more do. With `None`
+    /// all do that have room.
+    pub fn let_depart(most: Option<u32>) {
+        MAY_DEPART.set(most);
+    }
+
+    pub(crate) fn has_room_for_due(has_room: bool) -> bool {
+        let has_room = match MAY_DEPART.get() {
+            Some(left) => {
+                MAY_DEPART.set(Some(left.saturating_sub(1)));
+                left > 0
+            }
+            None => has_room,
+        };
+        let mut departed = DEPARTED.get();
+        departed.is_out |= !has_room;
+        departed.with_room += u32::from(!departed.is_out);
+        DEPARTED.set(departed);
+        has_room
     }
 }

@@ -22,6 +22,8 @@ pub struct Step {
     pub now: Timestamp,
     pub command: Command,
     pub batch: u64,
+    /// How many dead letters found room, where one found none: that one stayed, and may have been leased once more.
+    pub departed: Option<u32>,
 }
 
 /// What a node has answered.
@@ -138,11 +140,13 @@ impl Node {
     /// Takes a step; its answer is noted whenever it comes.
     pub fn step(&mut self, world: &World, history: &mut History, command: Command) {
         let unread = self.disk.failed_reads();
+        // Openings leave something of theirs.
+        let _before = planted::take_departed();
         let mut answer = self.store.step(history.now, &command);
         if let Some(event_loop) = &self.event_loop {
             event_loop.rung.store(true, Ordering::SeqCst);
         }
-        let batch = planted::take_newest_batch();
+        let (batch, departed) = (planted::take_newest_batch(), planted::take_departed());
         history.learn(&command, answer.peek());
         let now = history.now;
         let polled = Pin::new(&mut answer).poll(&mut Context::from_waker(Waker::noop()));
@@ -151,7 +155,7 @@ impl Node {
         // One that could not be read for is not repeated elsewhere; the node dies before it is written.
         if let Some(batch) = batch.filter(|_| !self.is_unclear) {
             let command = if is_refused { Command::Due } else { command.clone() };
-            self.steps.push(Step { now, command, batch });
+            self.steps.push(Step { now, command, batch, departed });
         }
         let noting = Noting {
             answered: Arc::clone(&self.answered),

@@ -22,9 +22,6 @@ const TAKE_OVER_MAX: Duration = Duration::from_secs(60);
 const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
 /// From how many bytes on a row is sent beside another: every one, some, and none of a history.
 const LARGE_ROWS: [u64; 4] = [0, 0, 300, 256 << 10];
-/// Within this time of a healthy database there is room for what is due. It is looked for in steps of [`MAKES_ROOM`].
-const MAKES_ROOM_WITHIN: Duration = Duration::from_secs(3);
-const MAKES_ROOM: Duration = Duration::from_millis(1);
 const MILLI: Duration = Duration::from_millis(1);
 /// For this long an event loop may take a turn each millisecond; later less often.
 const TURNS_FOR: Duration = Duration::from_millis(30);
@@ -275,13 +272,6 @@ impl<'a> Play<'a> {
                 break;
             }
             self.world.pass(Duration::from_secs(1));
-        }
-        // Dead letters that find no room stay for a later step, and the reference always has room.
-        for _ in 0..MAKES_ROOM_WITHIN.as_millis() / MAKES_ROOM.as_millis() {
-            if !node.store.log().segments().wants_spare() {
-                break;
-            }
-            self.world.pass(MAKES_ROOM);
         }
         let compared = self.compare(node);
         let now =

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kew_core::{Command, Timestamp};
 use kew_store::Store;
-use kew_store_log::{LogOptions, LogStore, SegmentOptions, SimDisk};
+use kew_store_log::{LogOptions, LogStore, SegmentOptions, SimDisk, planted};
 
 use crate::node::{Node, Step};
 use crate::things::{Chance, difference, options, text_of};
@@ -26,8 +26,10 @@ impl Reference {
     pub fn keep(&mut self, steps: &[Step], batch: u64, life: u64) -> Result<(), String> {
         let Some(store) = self.store.take() else { return Err("the reference is gone".to_owned()) };
         for step in steps.iter().take_while(|step| step.batch <= batch) {
+            planted::let_depart(step.departed);
             drop(store.step(step.now, &step.command));
         }
+        planted::let_depart(None);
         store.close().map_err(|error| format!("closing the reference: {error}"))?;
         drop(store);
         self.disk = self.disk.snapshot();
@@ -39,10 +41,13 @@ impl Reference {
     pub fn compare(&self, node: &mut Node, life: u64) -> Result<Timestamp, String> {
         let other = open(&self.disk.snapshot(), life)?;
         let now = other.newest_instant().max(node.store.newest_instant()).max(Timestamp(1_000_000));
-        drop(other.step(now, &Command::Due));
+        let _before = planted::take_departed();
         drop(node.store.step(now, &Command::Due));
-        let batch = kew_store_log::planted::take_newest_batch().unwrap_or(0);
-        node.steps.push(Step { now, command: Command::Due, batch });
+        let (batch, departed) = (planted::take_newest_batch().unwrap_or(0), planted::take_departed());
+        node.steps.push(Step { now, command: Command::Due, batch, departed });
+        planted::let_depart(departed);
+        drop(other.step(now, &Command::Due));
+        planted::let_depart(None);
         let (expected, found) =
             (without_nonces(&text_of(&other)?), without_nonces(&text_of(node.store.log())?));
         if expected == found {

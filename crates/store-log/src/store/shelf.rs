@@ -243,7 +243,7 @@ impl Shelf for LogShelf {
 
     fn has_room_for_due(&self, bytes: u64) -> bool {
         // The reserve is for deletes, which make space; what happens by itself takes some only later.
-        match self.room_for(bytes) {
+        let has_room = match self.room_for(bytes) {
             Room::Enough => true,
             // While spares are on their way the reserve may be lent.
             Room::ReserveOnly => {
@@ -251,7 +251,10 @@ impl Shelf for LogShelf {
                     && self.journal.as_ref().is_some_and(|journal| journal.segments().may_get_room())
             }
             Room::Nothing => false,
-        }
+        };
+        #[cfg(feature = "planted")]
+        let has_room = crate::planted::has_room_for_due(has_room);
+        has_room
     }
 
     fn occupy(&mut self, place: Place) {
