@@ -20,7 +20,8 @@ const OTHERS_MAX: usize = 64;
 pub enum LogPlace {
     /// Its number: in the only log, or in the log of every node.
     Number(u64),
-    /// Its number in the log of each node, by the nodes' ids. A node that is not named here is read from its first line.
+    /// Its number in the log of each node, by the nodes' ids. A node that is not named here is read from its first
+    /// line.
     Nodes(BTreeMap<String, u64>),
 }
 
@@ -43,8 +44,8 @@ impl LogPlace {
         }
     }
 
-    /// The place after some nodes were read, from `after` on. Those that were not keep theirs; one that had none is read
-    /// from its end on.
+    /// The place after some nodes were read, from `after` on. Those that were not keep theirs; one that had none is
+    /// read from its end on.
     pub(super) fn moved_on(
         after: Option<&Self>,
         living: &BTreeSet<String>,
