@@ -34,6 +34,11 @@ impl Engine {
         self.rearm(&mut self.pass());
     }
 
+    /// The store knows of something more that is due.
+    pub fn look_at_due(&self) {
+        self.rearm(&mut self.pass());
+    }
+
     /// Takes a look in one shard that is otherwise taken in all of them.
     pub async fn look_in(&self, shard: ShardId, command: Command) -> Result<Outcome, EngineError> {
         let submission = self.step_in(shard, &command);

@@ -7,6 +7,7 @@
 use std::collections::HashSet;
 use std::future::pending;
 use std::panic::resume_unwind;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -49,6 +50,23 @@ impl Elsewhere for Others {
         match engine.queue(key) {
             None if !fleet.knew_all() => Err(away("not every queue is known just now")),
             found => Ok(found),
+        }
+    }
+}
+
+impl Inner {
+    /// Notes whether every queue is known. When it has come to that, stores look again at what they could not decide
+    /// before.
+    pub(crate) fn note_known(self: &Arc<Self>) {
+        let knows_all = self.knows_all();
+        if self.knew_all.swap(knows_all, Ordering::AcqRel) || !knows_all {
+            return;
+        }
+        for (_, store) in self.places.all_here().iter() {
+            store.know_others(Arc::new(Others(Arc::downgrade(self))));
+        }
+        if let Some(engine) = self.engine() {
+            engine.look_at_due();
         }
     }
 }

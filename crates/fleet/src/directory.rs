@@ -7,7 +7,6 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use kew_core::{Queue, QueueId, ShardId};
@@ -63,7 +62,7 @@ impl Inner {
                     self.directory.set_known(shard, Known { from: node, heard_in });
                 }
             }
-            self.knew_all.store(self.knows_all(), Ordering::Release);
+            self.note_known();
             let _changed = tokio::time::timeout(PAUSE, changes.changed()).await;
         }
     }

@@ -84,7 +84,7 @@ impl LoopStore {
     }
 }
 
-/// What a shard brings along. Nothing has happened to it yet: at its newest instant nothing more is due.
+/// What a shard brings along. Dead letters that leave meanwhile change none of it.
 fn look_through(shard: ShardId, store: &dyn Store) -> Result<Brought, String> {
     let at = store.newest_instant();
     // With a shard that does not say its queues a name could be made a second time.

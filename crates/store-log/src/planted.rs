@@ -38,7 +38,7 @@ const fn planted() -> Option<Planted> {
 }
 
 #[cfg(feature = "planted")]
-pub use seeded::{WhilePlanted, let_depart, planted, take_departed, take_newest_batch};
+pub use seeded::{WhileBounded, WhilePlanted, let_depart, planted, take_departed, take_newest_batch};
 
 #[cfg(feature = "planted")]
 pub(crate) use seeded::{has_room_for_due, note_newest_batch};
@@ -106,10 +106,21 @@ mod seeded {
         departed.is_out.then_some(departed.with_room)
     }
 
-    /// From now on this number of dead letters find room in stores that this thread drives, and no more do. With `None`
-    /// all do that have room.
-    pub fn let_depart(most: Option<u32>) {
+    /// This number of dead letters find room in stores that this thread drives, and no more do, until the answer is
+    /// dropped. With `None` all do that have room.
+    pub fn let_depart(most: Option<u32>) -> WhileBounded {
         MAY_DEPART.set(most);
+        WhileBounded(PhantomData)
+    }
+
+    /// The departures of dead letters are bounded while this lives.
+    #[must_use]
+    pub struct WhileBounded(PhantomData<*const ()>);
+
+    impl Drop for WhileBounded {
+        fn drop(&mut self) {
+            MAY_DEPART.set(None);
+        }
     }
 
     pub(crate) fn has_room_for_due(has_room: bool) -> bool {

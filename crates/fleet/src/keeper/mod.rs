@@ -6,7 +6,6 @@ use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use kew_core::{QueueId, ShardId, Text};
@@ -150,7 +149,7 @@ impl Keeper {
             self.drop_lost();
             self.compare_names();
             self.follow(&map);
-            self.fleet.knew_all.store(self.fleet.knows_all(), Ordering::Release);
+            self.fleet.note_known();
             let phase = *phase.borrow();
             self.move_what_is_wanted(&map, phase == Phase::Staying);
             match phase {

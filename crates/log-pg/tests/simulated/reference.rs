@@ -25,11 +25,8 @@ impl Reference {
     /// Takes the steps of a node that were found by the next one, and is opened anew with that one's chance.
     pub fn keep(&mut self, steps: &[Step], batch: u64, life: u64) -> Result<(), String> {
         let Some(store) = self.store.take() else { return Err("the reference is gone".to_owned()) };
-        for step in steps.iter().take_while(|step| step.batch <= batch) {
-            planted::let_depart(step.departed);
-            drop(store.step(step.now, &step.command));
-        }
-        planted::let_depart(None);
+        let kept = steps.iter().take_while(|step| step.batch <= batch).count();
+        take_again(&store, &steps[..kept]);
         store.close().map_err(|error| format!("closing the reference: {error}"))?;
         drop(store);
         self.disk = self.disk.snapshot();
@@ -45,15 +42,22 @@ impl Reference {
         drop(node.store.step(now, &Command::Due));
         let (batch, departed) = (planted::take_newest_batch().unwrap_or(0), planted::take_departed());
         node.steps.push(Step { now, command: Command::Due, batch, departed });
-        planted::let_depart(departed);
-        drop(other.step(now, &Command::Due));
-        planted::let_depart(None);
+        // Also those of a comparison before, whose reads were cut.
+        take_again(&other, &node.steps);
         let (expected, found) =
             (without_nonces(&text_of(&other)?), without_nonces(&text_of(node.store.log())?));
         if expected == found {
             return Ok(now);
         }
         Err(difference(&expected, &found))
+    }
+}
+
+/// Takes the steps of a node. As many dead letters find room in each as did there.
+fn take_again(store: &LogStore, steps: &[Step]) {
+    for step in steps {
+        let _while_it_lasts = planted::let_depart(step.departed);
+        drop(store.step(step.now, &step.command));
     }
 }
 

@@ -48,6 +48,7 @@ impl Arrivals {
             | Change::QueueDeleted(_)
             | Change::Acked { .. }
             | Change::Dropped { .. }
+            | Change::Stayed { .. }
             | Change::Redriven { .. }
             | Change::Purged(_)
             | Change::TaskSet(_)

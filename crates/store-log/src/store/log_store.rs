@@ -215,7 +215,9 @@ impl Store for LogStore {
     }
 
     fn know_others(&self, elsewhere: Arc<dyn Elsewhere>) {
-        self.inner.writer.lock().know_others(elsewhere);
+        let mut ledger = self.inner.writer.lock();
+        ledger.know_others(elsewhere);
+        self.inner.next_due.set(ledger.next_due());
     }
 
     fn health(&self) -> Result<(), StoreError> {

@@ -1,14 +1,15 @@
 //! A full disk refuses sends and nothing else, gives space back, and can be started on.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use kew_core::command::Peek;
 use kew_core::command::View;
-use kew_core::{Command, Outcome, Policy};
+use kew_core::{Carries, Command, DeadLetterAction, DeadLetterRule, Outcome, Policy, QueueId};
 use kew_store::StoreError;
 use kew_store_log::{Drive, Found, LogOptions, LogStore, SegmentOptions, SimDisk};
 
-use crate::small_store::{Asked, START, entropy, options, text_of};
+use crate::small_store::{Asked, START, entropy, key, options, text_of};
 
 const BODY: usize = 1_000;
 
@@ -22,12 +23,18 @@ fn opened(disk: &SimDisk) -> (LogStore, kew_store_log::OpenReport) {
     LogStore::open(Arc::new(disk.clone()), roomy(), entropy(1), START).unwrap()
 }
 
-fn full() -> (SimDisk, Asked, kew_core::QueueId, u32) {
+fn full() -> (SimDisk, Asked, QueueId, u32) {
+    full_in(Policy::standard())
+}
+
+/// A full disk, and a queue of this policy that filled it.
+fn full_in(policy: Policy) -> (SimDisk, Asked, QueueId, u32) {
     let disk = SimDisk::new();
     disk.set_capacity(Some(256 << 10));
     let (store, _) = opened(&disk);
     let asked = Asked::of(store);
-    let queue = asked.queue("plain", Policy::standard());
+    asked.queue("dead", Policy::standard());
+    let queue = asked.queue("plain", policy);
     let body = "x".repeat(BODY);
     for sent in 0..1_000 {
         match asked.try_send(queue, asked.message(&body)) {
@@ -53,6 +60,50 @@ fn sends_are_refused_while_leases_acks_and_looks_go_on() {
     asked.ack(queue, &leased);
     let Outcome::Counts(counts) = asked.ask(Command::Counts(queue)) else { panic!("no counts") };
     assert_eq!(counts.stored(), u64::from(sent) - 10);
+}
+
+/// Messages that were tried too often have no room to leave: they stay, nothing is written of that, and they leave when
+/// the store is opened with room for them. Then they are as new as what came last.
+#[test]
+fn dead_letters_wait_for_room_and_take_none_of_the_rest() {
+    let rule = DeadLetterRule {
+        attempts_max: 1,
+        then: DeadLetterAction::MoveTo(key("dead")),
+        carries: Carries::Nothing,
+        written_by: "sqs".into(),
+    };
+    let policy = Policy { dead_letters: Some(rule.into()), ..Policy::standard() };
+    let (disk, mut asked, queue, sent) = full_in(policy);
+    let mut leased = 0;
+    while leased < sent {
+        leased += asked.lease(queue, 10).len() as u32;
+        asked.later(Duration::from_millis(10));
+    }
+    asked.later(Duration::from_secs(31));
+    let before = asked.store.stats().written_through;
+    let visible = |asked: &Asked, queue| match asked.ask(Command::Counts(queue)) {
+        Outcome::Counts(counts) => counts.visible,
+        other => panic!("counts are expected: {other:?}"),
+    };
+    assert_eq!(visible(&asked, queue), u64::from(sent));
+    assert_eq!(asked.store.stats().written_through, before, "looking at them wrote something");
+    let leased = asked.lease(queue, 10);
+    assert_eq!(leased.len(), 10, "receives go on, also of these");
+    asked.ack(queue, &leased);
+    let newest = asked.now;
+    drop(asked);
+    let disk = disk.reopen_process_crash();
+    disk.set_capacity(None);
+    let asked = Asked::of(opened(&disk).0);
+    assert_eq!(visible(&asked, queue), 0);
+    let dead = asked.find("dead");
+    assert_eq!(visible(&asked, dead), u64::from(sent) - 10);
+    let mut left = sent - 10;
+    while left > 0 {
+        let leased = asked.lease(dead, 10);
+        assert!(leased.iter().all(|leased| leased.message.sent_at >= newest), "one is older than {newest:?}");
+        left -= leased.len() as u32;
+    }
 }
 
 #[test]

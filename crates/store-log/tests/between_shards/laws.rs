@@ -7,7 +7,7 @@ use kew_core::{
     Carries, Command, Content, EventKind, MoveReason, NewMessage, Outcome, Policy, QueueId, RuleError,
     Sequence, TaskState,
 };
-use kew_store::StoreError;
+use kew_store::{Store as _, StoreError};
 
 use crate::pair::{Pair, body, carry, rule};
 use crate::small_store::{key, text_of};
@@ -48,6 +48,40 @@ fn dead_letter_for_another_shard_is_owed_then_arrives_with_its_history() {
     assert_eq!((message.attempts, message.sent_at), (2, sent_at));
     let origin = message.origin.as_ref().unwrap();
     assert_eq!((&origin.queue, origin.reason), (&key("source"), MoveReason::AttemptsExhausted));
+}
+
+/// A message was to leave when it could not be said yet whether there is a queue for it. It leaves as soon as that is
+/// known, and is no older there than what came meanwhile.
+#[test]
+fn dead_letter_that_waited_for_the_queues_of_others_leaves_when_they_are_known() {
+    for carries in [Carries::Nothing, Carries::History] {
+        let (mut pair, source, dead) = linked(carries);
+        let sent_at = pair.at(0).now;
+        pair.at(0).send(source, "poison");
+        assert_eq!(pair.at(0).lease(source, 1).len(), 1);
+        pair.later(LAPSE);
+        pair.cut_off(true);
+        pair.knows_no_more("dead");
+        pair.at(0).ask(Command::Due);
+        assert_eq!(pair.owing(0), []);
+        // Also when it is opened meanwhile.
+        let disk = pair.shards[0].disk.reopen_process_crash();
+        pair.reopen(0, disk);
+        pair.later(LAPSE);
+        pair.at(0).ask(Command::Due);
+        assert_eq!(pair.owing(0), []);
+        pair.knows("dead", 1);
+        pair.cut_off(false);
+        pair.know_others(0);
+        let due = pair.at(0).store.next_due();
+        assert!(due.is_some_and(|due| due <= pair.at(0).now), "{due:?}");
+        pair.at(0).ask(Command::Due);
+        pair.carry_all(0);
+        let begun = if carries == Carries::Nothing { pair.at(0).now } else { sent_at };
+        pair.later(Duration::from_secs(5));
+        let leased = pair.at(1).lease(dead, 1);
+        assert_eq!((body(&leased[0]), leased[0].message.sent_at), ("poison".to_owned(), begun));
+    }
 }
 
 #[test]

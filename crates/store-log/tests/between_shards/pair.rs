@@ -112,6 +112,18 @@ impl Pair {
         self.known.queues.lock().remove(&key(name));
     }
 
+    /// A queue of a shard is known again.
+    pub fn knows(&self, name: &str, shard: usize) {
+        let Outcome::Queues(queues) = self.at(shard).ask(Command::Queues) else { panic!("no queues") };
+        let known = queues.iter().find(|queue| queue.key == key(name)).unwrap();
+        self.known.queues.lock().insert(key(name), Arc::clone(known));
+    }
+
+    /// Says to a shard that it knows all queues by now.
+    pub fn know_others(&self, shard: usize) {
+        self.at(shard).store.know_others(Arc::clone(&self.known) as _);
+    }
+
     /// Names that are not known look like those that no queue has.
     pub fn cut_off(&self, yes: bool) {
         self.known.is_cut_off.store(yes, Ordering::Relaxed);

@@ -438,6 +438,8 @@ macro_rules! contract_tests {
         $crate::contract_tests! { @topic $factory, restart:
             messages_are_there_again_as_they_were,
             groups_of_dead_letters_that_are_over_on_arrival_keep_their_turns,
+            dead_letters_that_were_still_to_leave_leave_afterwards,
+            exhausted_message_that_stayed_waits_for_its_next_lease,
             long_groups_keep_their_order_whatever_left_them,
             acked_message_stays_gone,
             lease_goes_on_with_its_receipt_terms_and_attempts,

@@ -76,6 +76,62 @@ pub fn groups_of_dead_letters_that_are_over_on_arrival_keep_their_turns(factory:
     });
 }
 
+/// More than a step may send off. The store ends behind some of them; the others follow by themselves all the same.
+pub fn dead_letters_that_were_still_to_leave_leave_afterwards(factory: &dyn Factory) {
+    for (policy, group) in [(Policy::standard(), None), (Policy::fifo(), Some("g"))] {
+        let before = |stage: &mut Stage<'_>| {
+            let dead = stage.named("dead", policy.clone());
+            let rule = dead_letters("dead", 1, Carries::History);
+            let source = stage.named("source", Policy { dead_letters: rule, ..policy.clone() });
+            let message = |stage: &mut Stage<'_>, body: &str| match group {
+                Some(group) => stage.grouped(group, body),
+                None => stage.message(body),
+            };
+            let messages = (0..2_500).map(|number| message(stage, &number.to_string())).collect();
+            stage.send_all(source, messages);
+            assert_eq!(stage.lease_for(source, 2_500, seconds(5)).len(), 2_500);
+            stage.at_second(6);
+            // Its own change comes while some are still to leave.
+            let fresh = message(stage, "fresh");
+            stage.send(source, fresh);
+            let (left, _, _) = stage.figures(dead);
+            assert!(left < 2_500, "{left} have left");
+            (source, dead)
+        };
+        survives(factory, before, |stage, (source, dead)| {
+            for _ in 0..4 {
+                stage.step(Command::Due);
+            }
+            assert_eq!((stage.figures(source), stage.figures(dead)), ((1, 0, 0), (2_500, 0, 0)));
+            let bodies: Vec<String> = (0..2_500).map(|number| number.to_string()).collect();
+            assert_eq!(super::stage::bodies(&stage.lease_for(dead, 2_500, seconds(5))), bodies);
+        });
+    }
+}
+
+/// A message that had nowhere to go when its lease ended waits for its next lease, however the store ends, also where
+/// there is a queue for it by then.
+pub fn exhausted_message_that_stayed_waits_for_its_next_lease(factory: &dyn Factory) {
+    let before = |stage: &mut Stage<'_>| {
+        let rule = dead_letters("dead", 1, Carries::History);
+        let source = stage.named("source", Policy { dead_letters: rule, ..Policy::standard() });
+        stage.send_text(source, &["stays"]);
+        assert_eq!(stage.lease_for(source, 1, seconds(5)).len(), 1);
+        stage.at_second(6);
+        stage.step(Command::Due);
+        let dead = stage.named("dead", Policy::standard());
+        assert_eq!((stage.figures(source), stage.figures(dead)), ((1, 0, 0), (0, 0, 0)));
+        (source, dead)
+    };
+    survives(factory, before, |stage, (source, dead)| {
+        stage.at_second(7);
+        stage.step(Command::Due);
+        assert_eq!((stage.figures(source), stage.figures(dead)), ((1, 0, 0), (0, 0, 0)));
+        assert_eq!(stage.leased_bodies(source), [""; 0]);
+        assert_eq!((stage.figures(source), stage.figures(dead)), ((0, 0, 0), (1, 0, 0)));
+    });
+}
+
 /// Many more messages than are kept together, which leave from everywhere: the order of every group holds, also behind
 /// those that are leased, and what remains expires in its time.
 pub fn long_groups_keep_their_order_whatever_left_them(factory: &dyn Factory) {

@@ -37,8 +37,17 @@ impl<S: Shelf> Ledger<S> {
         (self.settled, self.newest) = (self.newest, self.newest.max(at));
         match change {
             // A departure at the end of a lease happened in the midst of what was due.
-            Change::DeadLettered(moved) if moved.due => self.run_due_through(at, moved.from),
-            Change::Dropped { queue, due: true, .. } => self.run_due_through(at, *queue),
+            Change::DeadLettered(DeadLettered { from: queue, sequence, due: true, .. })
+            | Change::Dropped { queue, sequence, due: true }
+            | Change::Stayed { queue, sequence } => {
+                self.run_due_through(at, *queue);
+                // A checkpoint may know of another lease of the message by now.
+                if !known(*queue)
+                    && let Some(book) = self.books.get_mut(queue)
+                {
+                    book.note_decided(*sequence);
+                }
+            }
             _ if made.begins_step => self.run_due(at),
             _ => {}
         }
@@ -46,12 +55,36 @@ impl<S: Shelf> Ledger<S> {
         self.pace.begin_due(&self.bounds);
     }
 
+    /// It is not decided whether a message leaves.
+    pub(super) fn leave_undecided(&mut self, queue: QueueId, departure: (Timestamp, Sequence)) {
+        if let Some(book) = self.books.get_mut(&queue) {
+            book.leave_undecided(departure);
+            self.undecided.insert(queue);
+        }
+    }
+
+    /// Messages of which that is not decided are to be looked at again.
+    pub(super) fn take_up_undecided(&mut self) {
+        for queue in std::mem::take(&mut self.undecided) {
+            if let Some(book) = self.books.get_mut(&queue) {
+                book.take_up_undecided();
+                list(&mut self.due, book);
+                self.overdue.insert(queue, self.newest);
+            }
+        }
+    }
+
     /// Everything was replayed. Queues of different reach may have had each other's names on the way.
     pub fn end_replay(&mut self) {
         // What happened before the store was opened was counted then.
         for book in self.books.values_mut() {
             (book.leased, book.acked) = (0, 0);
+            // A checkpoint may have been made before they were looked at.
+            if book.departs_by(self.newest) {
+                self.overdue.insert(book.queue.id, self.newest);
+            }
         }
+        self.take_up_undecided();
         self.history.begin_to_count(self.books.values().map(|book| (book.queue.id, book.given())));
         self.names = self.books.values().map(|book| ByName(book.queue.clone())).collect();
     }
@@ -102,7 +135,7 @@ impl<S: Shelf> Ledger<S> {
             Change::DocumentSet { account, key, bytes } => {
                 self.apply_document_set(*account, key, bytes.as_ref());
             }
-            Change::DeadLettered(_) => {}
+            Change::DeadLettered(_) | Change::Stayed { .. } => {}
         }
     }
 

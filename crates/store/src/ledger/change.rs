@@ -68,6 +68,13 @@ pub enum Change<'a> {
         /// Whether it left by itself at the end of a lease, rather than in a step.
         due: bool,
     },
+    /// A message was looked at when its lease had ended, and stayed: its next lease decides again.
+    Stayed {
+        /// In which queue.
+        queue: QueueId,
+        /// The message.
+        sequence: Sequence,
+    },
     /// A message left for another queue, where it was sent as a new one.
     Redriven {
         /// In which queue.
@@ -99,7 +106,11 @@ impl Change<'_> {
     /// cut may forget them, and the messages are offered again.
     pub fn must_sync(&self) -> bool {
         match self {
-            Self::Leased(_) | Self::Repeated { .. } | Self::Withdrawn { .. } | Self::Released { .. } => false,
+            Self::Leased(_)
+            | Self::Repeated { .. }
+            | Self::Withdrawn { .. }
+            | Self::Released { .. }
+            | Self::Stayed { .. } => false,
             Self::Extended(extended) => extended.content.is_some(),
             Self::QueueSet(_)
             | Self::QueueDeleted(_)
@@ -266,6 +277,7 @@ impl Change<'_> {
             | Change::Acked { queue, .. }
             | Change::Released { queue, .. }
             | Change::Dropped { queue, .. }
+            | Change::Stayed { queue, .. }
             | Change::Redriven { queue, .. } => [Some(*queue), None],
             Change::TaskSet(_) | Change::DocumentSet { .. } => [None, None],
         }

@@ -103,6 +103,8 @@ pub struct Bounds {
     pub expired_in_groups: usize,
     /// Leases that ended by themselves that one step sees to.
     pub lapses: usize,
+    /// Dead letters that leave in one step; the others stay due and leave in the next ones.
+    pub departures: usize,
 }
 
 impl Default for Bounds {
@@ -114,12 +116,10 @@ impl Default for Bounds {
             slice: 1_000,
             expired_in_groups: 1_000,
             lapses: 1_000,
+            departures: 1_000,
         }
     }
 }
-
-/// Dead letters that leave in one step; the others stay due and leave in the next ones.
-const DEPARTURES_PER_STEP: usize = 1_000;
 
 /// Messages that are over and are seen off in one step to find what a FIFO queue offers, if there are as many.
 const SEEN_OFF_FOR_ONE: usize = 256;
@@ -139,6 +139,11 @@ pub struct Ledger<S> {
     names: HashSet<ByName>,
     /// Queues whose messages are owed to another shard.
     outboxes: BTreeSet<QueueId>,
+    /// Queues with messages of which it is not decided whether they leave.
+    undecided: BTreeSet<QueueId>,
+    /// Queues with messages that may leave long after their lease ended, each with the newest instant when that was
+    /// found.
+    overdue: BTreeMap<QueueId, Timestamp>,
     /// What is known of queues in other shards; `None` where there are none.
     elsewhere: Option<Arc<dyn Elsewhere>>,
     regions: Regions,
@@ -182,6 +187,8 @@ impl<S: Shelf> Ledger<S> {
             books: LastFound::default(),
             names: HashSet::new(),
             outboxes: BTreeSet::new(),
+            undecided: BTreeSet::new(),
+            overdue: BTreeMap::new(),
             elsewhere: None,
             regions: Regions::default(),
             place: ShardPlace::ONLY,
@@ -213,6 +220,7 @@ impl<S: Shelf> Ledger<S> {
     /// From now on queues of other shards are found there.
     pub fn know_others(&mut self, elsewhere: Arc<dyn Elsewhere>) {
         self.elsewhere = Some(elsewhere);
+        self.take_up_undecided();
     }
 
     /// Applies one command. The time never runs back: an earlier `now` counts as the newest.

@@ -3,7 +3,7 @@
 //! A step does what is due first, and a bounded part of it; its own first change begins it in the journal. While
 //! changes are replayed no caller waits, so nothing is left for later.
 
-use super::{Bounds, DEPARTURES_PER_STEP, SEEN_OFF_FOR_ONE};
+use super::{Bounds, SEEN_OFF_FOR_ONE};
 
 /// What the ledger is doing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,7 +43,7 @@ impl Left {
 
     fn of(bounds: &Bounds) -> Self {
         Self {
-            departures: DEPARTURES_PER_STEP,
+            departures: bounds.departures.max(1),
             shows: bounds.slice.max(1),
             expired: bounds.slice.max(1),
             in_groups: bounds.expired_in_groups.max(1),

@@ -82,18 +82,26 @@ impl<S: Shelf> Ledger<S> {
     /// Sends messages off that were tried too often, one by one. When one of them makes something due elsewhere that
     /// comes first, the others stay due: replay, which knows only one of them at a time, does the same.
     fn depart_some_of(&mut self, queue: QueueId, at: Timestamp) {
-        while self.pace.left.departures > 0
-            && let Some(sequence) = self.books.get_mut(&queue).and_then(|book| book.take_departure(at))
-        {
-            if self.pace.is_replay() {
-                // The journal says what departed.
-                continue;
+        if self.pace.is_replay() {
+            // The journal says of which it was decided. The others are still to be seen to when it ends.
+            while let Some(departure) = self.books.get_mut(&queue).and_then(|book| book.take_departure(at)) {
+                self.leave_undecided(queue, departure);
             }
+            return;
+        }
+        while self.pace.left.departures > 0
+            && let Some(departure) = self.books.get_mut(&queue).and_then(|book| book.take_departure(at))
+        {
             self.pace.left.departures -= 1;
-            self.depart_when_due(at, queue, sequence);
+            self.depart_when_due(at, queue, departure);
             if self.due.first().is_some_and(|next| next < (at, queue)) {
                 return;
             }
+        }
+        if let Some(newest) = self.overdue.get(&queue)
+            && self.books.get(&queue).is_none_or(|book| !book.departs_by(*newest))
+        {
+            self.overdue.remove(&queue);
         }
     }
 

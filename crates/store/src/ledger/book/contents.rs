@@ -22,27 +22,61 @@ use crate::ledger::ready::Ready;
 
 /// Messages that may have been tried too often, by the instant at which they leave.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct DepartureTimes(pub Ordered<(Timestamp, Sequence), ()>);
+pub(crate) struct DepartureTimes {
+    /// Those that are to be looked at when their instant comes.
+    due: Ordered<(Timestamp, Sequence), ()>,
+    /// Those whose instant has come, and of which it is not decided whether they leave: while changes are replayed the
+    /// journal has not said it yet; later there was no room, or it was not known whether there is a queue for them.
+    /// They are looked at again when the store is opened, or the queues of other shards are known.
+    undecided: Ordered<(Timestamp, Sequence), ()>,
+}
 
 impl DepartureTimes {
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.due.is_empty() && self.undecided.is_empty()
     }
 
     pub(crate) fn first(&self) -> Option<&(Timestamp, Sequence)> {
-        self.0.first().map(|(first, ())| first)
+        self.due.first().map(|(first, ())| first)
     }
 
     pub(crate) fn insert(&mut self, departure: (Timestamp, Sequence)) {
-        self.0.insert(departure, ());
+        self.due.insert(departure, ());
     }
 
     pub(crate) fn remove(&mut self, departure: &(Timestamp, Sequence)) {
-        self.0.remove(departure);
+        self.due.remove(departure);
+        self.undecided.remove(departure);
     }
 
     pub(crate) fn pop_first(&mut self) {
-        self.0.pop_first();
+        self.due.pop_first();
+    }
+
+    pub(crate) fn leave_undecided(&mut self, departure: (Timestamp, Sequence)) {
+        self.undecided.insert(departure, ());
+    }
+
+    /// All of them, as a store that is opened later has to look at them.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &(Timestamp, Sequence)> {
+        self.due.iter().chain(self.undecided.iter()).map(|(departure, ())| departure)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.due.len() + self.undecided.len()
+    }
+
+    pub(crate) fn leaves(&self) -> usize {
+        self.due.leaves() + self.undecided.leaves()
+    }
+
+    pub(crate) fn into_values(self) -> impl Iterator<Item = ()> {
+        self.due.into_values().chain(self.undecided.into_values())
+    }
+
+    pub(crate) fn take_undecided(&mut self) -> Vec<(Timestamp, Sequence)> {
+        let undecided = std::mem::take(&mut self.undecided);
+        undecided.iter().map(|(departure, ())| *departure).collect()
     }
 }
 
@@ -88,8 +122,7 @@ impl Contents {
         let Self { entries, alarms, ends, departures, ready, far, groups, fifo, repeatable, .. } = self;
         let entries = entries.into_pieces().map(|entry| Some(entry?.item));
         let rest = fifo.into_iter().flat_map(|fifo| fifo.into_pieces());
-        let beside =
-            alarms.into_pieces().chain(ends.into_pieces()).chain(departures.0.into_values().map(drop));
+        let beside = alarms.into_pieces().chain(ends.into_pieces()).chain(departures.into_values().map(drop));
         let beside = beside.chain(groups.into_pieces()).chain(repeatable.into_pieces().map(drop));
         let messages = entries.chain(ready.into_pieces()).chain(far.into_pieces()).chain(rest);
         Box::new(messages.chain(beside.map(|()| None)))

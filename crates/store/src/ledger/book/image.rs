@@ -6,15 +6,15 @@
 
 use std::sync::Arc;
 
-use kew_core::{GroupId, MoveReason, Queue, QueueKey, Sequence, Text, Timestamp};
+use kew_core::{GroupId, MoveReason, Queue, QueueKey, Sequence, Text};
 
+use super::contents::DepartureTimes;
 use super::{Attempt, Book};
 use crate::ledger::far::Far;
 use crate::ledger::fifo::Fifo;
 use crate::ledger::groups::Groups;
 use crate::ledger::item::Entry;
 use crate::ledger::keyed::KeyedImage;
-use crate::ledger::ordered::Ordered;
 use crate::ledger::ready::ReadyImage;
 use crate::ledger::transfer::CarriedOrder;
 
@@ -30,7 +30,7 @@ pub(crate) struct Image {
     pub far: Far,
     pub fifo: Option<Fifo>,
     pub entries: KeyedImage<Sequence, Entry>,
-    pub departures: Ordered<(Timestamp, Sequence), ()>,
+    pub departures: DepartureTimes,
     pub repeatable: KeyedImage<Text, Attempt>,
 }
 
@@ -50,7 +50,7 @@ impl Book {
             far: held.far.image(),
             fifo: held.fifo.as_ref().map(|fifo| fifo.image()),
             entries: held.entries.image(),
-            departures: held.departures.0.clone(),
+            departures: held.departures.clone(),
             repeatable: held.repeatable.image(),
         }
     }
@@ -65,7 +65,7 @@ impl Book {
             |(id, attempt): &(Text, Attempt)| (id.clone(), attempt.first_at, attempt.sequences.clone());
         let mut attempts: Vec<_> = attempts.iter().map(carried).collect();
         attempts.sort_unstable();
-        let departures = held.departures.0.iter().map(|(due, ())| *due).collect();
+        let departures = held.departures.iter().copied().collect();
         CarriedOrder { turns, departures, attempts }
     }
 }

@@ -288,7 +288,7 @@ impl Book {
 
     /// A message that is leased again may be acked to the last millisecond: what its last lease set in motion stops.
     #[inline]
-    fn forget_departure(&mut self, sequence: Sequence) {
+    pub(super) fn forget_departure(&mut self, sequence: Sequence) {
         // Nearly always there are none, and finding the message would be most of the work of a lease.
         if !self.held.departures.is_empty() {
             self.forget_one_departure(sequence);

@@ -153,7 +153,9 @@ impl Book {
 
     /// Gives back the room of what is not there any more, or need not be open.
     pub(crate) fn give_back_room(&mut self) {
-        let is_bare = self.held.repeatable.is_empty() && self.held.departures.is_empty() && !self.has_over();
+        // What is undecided of messages that are gone is nothing.
+        let departs = self.held.departures.first().is_some();
+        let is_bare = self.held.repeatable.is_empty() && !departs && !self.has_over();
         if self.held.stored == 0 && is_bare {
             self.held.let_go();
         } else if let Some(fifo) = &mut self.held.fifo {

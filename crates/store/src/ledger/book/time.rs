@@ -63,11 +63,28 @@ impl Book {
         self.held.departures.first().is_some_and(|(due, _)| *due <= at)
     }
 
-    /// Takes the first of those messages.
-    pub(crate) fn take_departure(&mut self, at: Timestamp) -> Option<Sequence> {
-        let sequence = self.held.departures.first().filter(|(due, _)| *due <= at)?.1;
+    /// Takes the first of those messages, with the instant at which it is due.
+    pub(crate) fn take_departure(&mut self, at: Timestamp) -> Option<(Timestamp, Sequence)> {
+        let departure = self.held.departures.first().copied().filter(|(due, _)| *due <= at)?;
         self.held.departures.pop_first();
-        Some(sequence)
+        Some(departure)
+    }
+
+    /// It is not decided whether this message leaves. While changes are replayed the journal may say so later.
+    pub(crate) fn leave_undecided(&mut self, departure: (Timestamp, Sequence)) {
+        self.held.departures.leave_undecided(departure);
+    }
+
+    /// The journal says what was decided of a message.
+    pub(crate) fn note_decided(&mut self, sequence: Sequence) {
+        self.forget_departure(sequence);
+    }
+
+    /// Messages of which it is not decided whether they leave are to be looked at again, where they are still there.
+    pub(crate) fn take_up_undecided(&mut self) {
+        let mut undecided = self.held.departures.take_undecided();
+        undecided.retain(|(_, sequence)| !self.is_leased(*sequence) && self.find(*sequence).is_some());
+        undecided.into_iter().for_each(|departure| self.held.departures.insert(departure));
     }
 
     /// Messages that are shown by the figures already, and not yet among those that are offered.

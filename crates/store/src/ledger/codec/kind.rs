@@ -37,6 +37,8 @@ pub const TICK: u8 = 16;
 
 /// [`Change::Brought`]
 pub const BROUGHT: u8 = 17;
+/// [`Change::Stayed`]
+pub const STAYED: u8 = 18;
 
 /// The kind of a change's record.
 pub fn kind_of(change: &Change<'_>) -> u8 {
@@ -53,6 +55,7 @@ pub fn kind_of(change: &Change<'_>) -> u8 {
         Change::DeadLettered(_) => DEAD_LETTERED,
         Change::Brought(_) => BROUGHT,
         Change::Dropped { .. } => DROPPED,
+        Change::Stayed { .. } => STAYED,
         Change::Redriven { .. } => REDRIVEN,
         Change::Purged(_) => PURGED,
         Change::TaskSet(_) => TASK_SET,

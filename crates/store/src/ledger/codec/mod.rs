@@ -86,6 +86,10 @@ fn put_plain(out: &mut Vec<u8>, change: &Change<'_>) {
             put(out, sequence.0);
             out.push(u8::from(*due));
         }
+        Change::Stayed { queue, sequence } => {
+            put(out, queue.0);
+            put(out, sequence.0);
+        }
         Change::Redriven { queue, sequence, to, as_sequence } => {
             for number in [queue.0, sequence.0, to.0, as_sequence.0] {
                 put(out, number);
@@ -191,6 +195,7 @@ fn read_plain(kind: u8, from: &mut Reader<'_>, record: &Bytes) -> Option<Change<
             sequence: Sequence(from.number()?),
             due: read_flag(from)?,
         },
+        kind::STAYED => Change::Stayed { queue: QueueId(from.number()?), sequence: Sequence(from.number()?) },
         kind::REDRIVEN => Change::Redriven {
             queue: QueueId(from.number()?),
             sequence: Sequence(from.number()?),
@@ -296,6 +301,16 @@ mod tests {
         assert!(is_read(kind::DROPPED, &bytes));
         *bytes.last_mut().expect("a record is not empty") = 2;
         assert!(!is_read(kind::DROPPED, &bytes));
+    }
+
+    #[test]
+    fn a_message_that_stayed_is_a_record_of_two_numbers() {
+        let stayed = Change::Stayed { queue: QueueId(300), sequence: Sequence(MAX) };
+        for begins_step in [false, true] {
+            round(Made { at: Timestamp(7), begins_step }, &stayed);
+        }
+        let bytes = bytes_of(&stayed);
+        assert!(!is_read(kind::STAYED, &bytes[..bytes.len() - 1]));
     }
 
     #[test]

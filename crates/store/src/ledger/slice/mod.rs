@@ -320,7 +320,7 @@ fn write_image(image: &Image, out: &mut Sink<'_>) {
         out.with(|out| write_hold(out, &entry.hold));
     }
     out.number(image.departures.len() as u64);
-    for ((at, sequence), ()) in image.departures.iter() {
+    for (at, sequence) in image.departures.iter() {
         out.number(at.0);
         out.number(sequence.0);
     }

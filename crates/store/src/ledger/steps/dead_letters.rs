@@ -1,11 +1,14 @@
 //! Dead letters: a message leased as often as its queue allows goes elsewhere, in the same step.
 
 use kew_core::rules::dead_letters;
-use kew_core::{DeadLetterAction, GroupId, Queue, QueueId, QueueKey, RuleError, Sequence, Text, Timestamp};
+use kew_core::{
+    DeadLetterAction, GroupId, Queue, QueueId, QueueKey, RuleError, Sequence, ShardCount, Text, Timestamp,
+};
 
 use super::owed::{NOTE_BYTES, Target};
 use crate::StoreError;
 use crate::ledger::Ledger;
+use crate::ledger::book::Book;
 use crate::ledger::change::{Change, DeadLettered};
 use crate::ledger::item::Item;
 use crate::ledger::shelf::Shelf;
@@ -21,12 +24,35 @@ enum Because {
 }
 
 impl<S: Shelf> Ledger<S> {
-    /// A lease has ended by itself: the message leaves if it was not leased again meanwhile.
-    pub(in crate::ledger) fn depart_when_due(&mut self, at: Timestamp, queue: QueueId, sequence: Sequence) {
-        if self.books.get(&queue).is_some_and(|book| !book.is_leased(sequence)) {
-            // Where it is not known whether there is a target, the next lease decides again.
-            let _departed = self.depart(at, queue, sequence, Because::Due);
+    /// A lease has ended by itself: the message leaves if it was not leased again meanwhile, and there is somewhere to
+    /// go. If there is not, it stays, which the journal says. Where that cannot be said, or there is no room for it, it
+    /// stays undecided. Its next lease decides again.
+    pub(in crate::ledger) fn depart_when_due(
+        &mut self,
+        at: Timestamp,
+        queue: QueueId,
+        departure: (Timestamp, Sequence),
+    ) {
+        let (_, sequence) = departure;
+        let is_there = |book: &Book| !book.is_leased(sequence) && book.find(sequence).is_some();
+        if !self.books.get(&queue).is_some_and(is_there) {
+            return;
         }
+        // No request asked for this.
+        let decided = match self.shelf.has_room_for_due(DEPARTURE_BYTES) {
+            true => self.depart(at, queue, sequence, Because::Due),
+            false => Err(StoreError::NoSpace),
+        };
+        match decided {
+            Ok(true) => {}
+            Ok(false) if self.knows_others() => self.enact(at, &Change::Stayed { queue, sequence }),
+            Ok(false) | Err(_) => self.leave_undecided(queue, departure),
+        }
+    }
+
+    /// Whether the queues of other shards are known here, as soon as there are other shards.
+    fn knows_others(&self) -> bool {
+        self.elsewhere.is_some() || self.place.of == ShardCount::ONE
     }
 
     /// Sends a message where dead letters go, if it was tried often enough. A missing target leaves it where it is. An
@@ -73,7 +99,7 @@ impl<S: Shelf> Ledger<S> {
             return Ok(false);
         }
         // No request asked for this: without room it stays, and its next lease decides again.
-        if !self.shelf.has_room_for_due(DEPARTURE_BYTES) {
+        if because == Because::Step && !self.shelf.has_room_for_due(DEPARTURE_BYTES) {
             return Ok(false);
         }
         match &rule.then {
@@ -104,7 +130,9 @@ impl<S: Shelf> Ledger<S> {
     fn dead_letter(&mut self, at: Timestamp, source: &Queue, target: &Target, item: &Item, because: Because) {
         let Some(rule) = &source.policy.dead_letters else { return };
         let first_leased_at = item.first_leased_at.get();
-        let arrival = dead_letters::arrival(rule.carries, at, item.sent_at, item.attempts, first_leased_at);
+        // What is new there is no older than what came meanwhile.
+        let now = self.overdue.get(&source.id).map_or(at, |newest| at.max(*newest));
+        let arrival = dead_letters::arrival(rule.carries, now, item.sent_at, item.attempts, first_leased_at);
         let landing = self.landing(at, target);
         // In an outbox nothing waits: the delay of its target begins there.
         let delayed = arrival.delayed && matches!(target, Target::Here(_));
@@ -125,7 +153,7 @@ impl<S: Shelf> Ledger<S> {
             expiry: item.expiry,
             attempts: arrival.attempts,
             first_leased_at: arrival.first_leased_at,
-            visible_at: at.plus(delay),
+            visible_at: now.plus(delay),
             delayed,
             origin: target.origin(source),
             due: because == Because::Due,
