@@ -179,7 +179,7 @@ impl Reader<'_> {
         let mut end = pin!(tokio::time::sleep(wait + ANSWERS_WITHIN));
         let (mut read, mut is_own_read) = (Read::default(), false);
         let mut places = Vec::new();
-        loop {
+        while !is_own_read || !asked.is_empty() {
             let (node, page) = tokio::select! {
                 page = &mut own_page, if !is_own_read => {
                     is_own_read = true;
@@ -192,7 +192,6 @@ impl Reader<'_> {
                     Ok((_, None)) | Err(_) => continue,
                 },
                 () = &mut end => break,
-                else => break,
             };
             places.push((node.id.clone(), page.last));
             read.take(&node, page);
