@@ -296,6 +296,7 @@ impl Twice {
             }
         }
         if let Some(mut third) = opened {
+            third.begin_step(now);
             while third.next_due().is_some_and(|due| due <= now) {
                 third.begin_step(now);
             }
