@@ -22,6 +22,8 @@ const TAKE_OVER_MAX: Duration = Duration::from_secs(60);
 const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
 /// From how many bytes on a row is sent beside another: every one, some, and none of a history.
 const LARGE_ROWS: [u64; 4] = [0, 0, 300, 256 << 10];
+/// Within this time of a healthy database a node has its spare segments.
+const HAS_SPARE_WITHIN: Duration = Duration::from_secs(3);
 const MILLI: Duration = Duration::from_millis(1);
 /// For this long an event loop may take a turn each millisecond; later less often.
 const TURNS_FOR: Duration = Duration::from_millis(30);
@@ -272,6 +274,14 @@ impl<'a> Play<'a> {
                 break;
             }
             self.world.pass(Duration::from_secs(1));
+        }
+        // A node without a spare segment makes one in its next commit. That waits for the database, and this thread
+        // with it, which may be for ever where one statement in a few fails.
+        for _ in 0..HAS_SPARE_WITHIN.as_millis() {
+            if !node.store.log().segments().wants_spare() {
+                break;
+            }
+            self.world.pass(MILLI);
         }
         let compared = self.compare(node);
         let now =
