@@ -55,25 +55,6 @@ impl<S: Shelf> Ledger<S> {
         self.pace.begin_due(&self.bounds);
     }
 
-    /// It is not decided whether a message leaves.
-    pub(super) fn leave_undecided(&mut self, queue: QueueId, departure: (Timestamp, Sequence)) {
-        if let Some(book) = self.books.get_mut(&queue) {
-            book.leave_undecided(departure);
-            self.undecided.insert(queue);
-        }
-    }
-
-    /// Messages of which that is not decided are to be looked at again.
-    pub(super) fn take_up_undecided(&mut self) {
-        for queue in std::mem::take(&mut self.undecided) {
-            if let Some(book) = self.books.get_mut(&queue) {
-                book.take_up_undecided();
-                list(&mut self.due, book);
-                self.overdue.insert(queue, self.newest);
-            }
-        }
-    }
-
     /// Everything was replayed. Queues of different reach may have had each other's names on the way.
     pub fn end_replay(&mut self) {
         // What happened before the store was opened was counted then.
@@ -183,6 +164,7 @@ impl<S: Shelf> Ledger<S> {
         }
         self.outboxes.remove(&queue);
         self.dirty.remove(&queue);
+        self.forget_undecided(queue);
         self.history.forget(queue);
         self.free(queue);
     }

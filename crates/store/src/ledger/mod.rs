@@ -52,6 +52,7 @@ mod slice;
 mod steps;
 mod structures;
 mod transfer;
+mod undecided;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -97,7 +98,8 @@ pub struct Bounds {
     /// Events kept for the history.
     pub events: usize,
     /// Messages of purged and deleted queues whose room one step gives back; messages hidden for long that one step
-    /// puts among those that are offered; messages at rest that expired together that one step sees off.
+    /// puts among those that are offered; messages at rest that expired together that one step sees off; queues whose
+    /// undecided messages one step lists.
     pub slice: usize,
     /// Messages of FIFO queues that expired together that one step takes out of their groups.
     pub expired_in_groups: usize,
@@ -124,8 +126,8 @@ impl Default for Bounds {
 /// Messages that are over and are seen off in one step to find what a FIFO queue offers, if there are as many.
 const SEEN_OFF_FOR_ONE: usize = 256;
 
-/// The pause between two slices of due work (purged contents, ended delays, expired messages). Never zero: a caller
-/// that does all that is due would do all slices at once.
+/// The pause between two slices of due work (purged contents, ended delays, expired messages, undecided ones). Never
+/// zero: a caller that does all that is due would do all slices at once.
 const GIVE_BACK_REST: Duration = Duration::from_millis(1);
 
 /// All queues, each a [`Book`].
@@ -141,6 +143,10 @@ pub struct Ledger<S> {
     outboxes: BTreeSet<QueueId>,
     /// Queues with messages of which it is not decided whether they leave.
     undecided: BTreeSet<QueueId>,
+    /// Queues whose undecided messages are to be looked at again, and that are not listed for it yet.
+    taken_up: BTreeSet<QueueId>,
+    /// What was newest when that was said last.
+    taken_up_at: Timestamp,
     /// Queues with messages that may leave long after their lease ended, each with the newest instant when that was
     /// found.
     overdue: BTreeMap<QueueId, Timestamp>,
@@ -188,6 +194,8 @@ impl<S: Shelf> Ledger<S> {
             names: HashSet::new(),
             outboxes: BTreeSet::new(),
             undecided: BTreeSet::new(),
+            taken_up: BTreeSet::new(),
+            taken_up_at: Timestamp::ZERO,
             overdue: BTreeMap::new(),
             elsewhere: None,
             regions: Regions::default(),
@@ -275,6 +283,7 @@ impl<S: Shelf> Ledger<S> {
 
     /// A slice of each kind of work that is due beside requests.
     fn due_slice(&mut self, now: Timestamp) -> Outcome {
+        self.take_up_slice();
         self.lapse_slice(now);
         self.show_slice();
         self.see_off_slice();
@@ -303,7 +312,7 @@ impl<S: Shelf> Ledger<S> {
     pub fn next_due(&self) -> Option<Timestamp> {
         let due = self.due.first().map(|(at, _)| at);
         let has_slices = !(self.emptied.is_empty() && self.showing.is_empty() && self.expiring.is_empty());
-        if !has_slices && self.lapsing.is_empty() {
+        if !has_slices && self.lapsing.is_empty() && self.taken_up.is_empty() {
             return due;
         }
         let slice = self.newest.plus(GIVE_BACK_REST);

@@ -26,6 +26,11 @@ impl<S: Shelf> Ledger<S> {
 
     pub(super) fn run_due_through(&mut self, now: Timestamp, queue: QueueId) {
         while let Some((at, queue)) = self.due.first().filter(|due| *due <= (now, queue)) {
+            if !self.taken_up.is_empty() && self.taken_up.remove(&queue) {
+                // What was undecided in this queue may come before everything else there.
+                self.list_as_overdue(queue);
+                continue;
+            }
             self.due.remove((at, queue));
             let Some(book) = self.books.get_mut(&queue) else { continue };
             book.registered = Timestamp::NEVER;

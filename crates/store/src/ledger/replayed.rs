@@ -297,8 +297,9 @@ impl Twice {
         }
         if let Some(mut third) = opened {
             third.begin_step(now);
-            while third.next_due().is_some_and(|due| due <= now) {
+            while !third.taken_up.is_empty() || third.next_due().is_some_and(|due| due <= now) {
                 third.begin_step(now);
+                third.list_taken_up(1);
             }
             let (one, other) = (see(&mut self.first), see(&mut third));
             if one != other {
@@ -322,7 +323,9 @@ impl Twice {
             assert!(read.is_some(), "a record that was written is read");
         }
         if self.planted != Some(Planted::UndecidedForgotten) {
+            let slice = std::mem::replace(&mut third.bounds.slice, 1);
             third.end_replay();
+            third.bounds.slice = slice;
         }
         third
     }
@@ -364,6 +367,7 @@ impl Twice {
         see_all_off(&mut self.second);
         let by_itself = self.second.shelf.kept.len();
         self.second.take_up_undecided();
+        self.second.list_taken_up(usize::MAX);
         let (one, other) = (see(&mut self.first), see(&mut self.second));
         if by_itself > 0 || one != other {
             let what = format!("after step {}, {command:?}\nlive:   {one:?}\nreplay: {other:?}", self.steps);

@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 use kew_core::{MoveReason, QueueKey, QueueKind, Sequence, Text, Timestamp};
 
 use super::Attempt;
+use super::departures::DepartureTimes;
 use super::oldest::Oldest;
 use crate::ledger::alarms::Alarms;
 use crate::ledger::emptied::Remains;
@@ -17,68 +18,7 @@ use crate::ledger::groups::Groups;
 use crate::ledger::item::{Entry, Item};
 use crate::ledger::keyed::Keyed;
 use crate::ledger::near::Near;
-use crate::ledger::ordered::Ordered;
 use crate::ledger::ready::Ready;
-
-/// Messages that may have been tried too often, by the instant at which they leave.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct DepartureTimes {
-    /// Those that are to be looked at when their instant comes.
-    due: Ordered<(Timestamp, Sequence), ()>,
-    /// Those whose instant has come, and of which it is not decided whether they leave: while changes are replayed the
-    /// journal has not said it yet; later there was no room, or it was not known whether there is a queue for them.
-    /// They are looked at again when the store is opened, or the queues of other shards are known.
-    undecided: Ordered<(Timestamp, Sequence), ()>,
-}
-
-impl DepartureTimes {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.due.is_empty() && self.undecided.is_empty()
-    }
-
-    pub(crate) fn first(&self) -> Option<&(Timestamp, Sequence)> {
-        self.due.first().map(|(first, ())| first)
-    }
-
-    pub(crate) fn insert(&mut self, departure: (Timestamp, Sequence)) {
-        self.due.insert(departure, ());
-    }
-
-    pub(crate) fn remove(&mut self, departure: &(Timestamp, Sequence)) {
-        self.due.remove(departure);
-        self.undecided.remove(departure);
-    }
-
-    pub(crate) fn pop_first(&mut self) {
-        self.due.pop_first();
-    }
-
-    pub(crate) fn leave_undecided(&mut self, departure: (Timestamp, Sequence)) {
-        self.undecided.insert(departure, ());
-    }
-
-    /// All of them, as a store that is opened later has to look at them.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &(Timestamp, Sequence)> {
-        self.due.iter().chain(self.undecided.iter()).map(|(departure, ())| departure)
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.due.len() + self.undecided.len()
-    }
-
-    pub(crate) fn leaves(&self) -> usize {
-        self.due.leaves() + self.undecided.leaves()
-    }
-
-    pub(crate) fn into_values(self) -> impl Iterator<Item = ()> {
-        self.due.into_values().chain(self.undecided.into_values())
-    }
-
-    pub(crate) fn take_undecided(&mut self) -> Vec<(Timestamp, Sequence)> {
-        let undecided = std::mem::take(&mut self.undecided);
-        undecided.iter().map(|(departure, ())| *departure).collect()
-    }
-}
 
 /// What is known of messages that are in flight, or came back: most stand near their neighbours.
 pub(crate) type Entries = Keyed<Sequence, Entry, Near>;

@@ -93,6 +93,9 @@ impl Book {
     pub(super) fn note_left(&mut self, item: &Item) {
         self.held.stored -= 1;
         self.held.body_bytes -= u64::from(item.body_bytes);
+        if !self.held.departures.is_empty() {
+            self.forget_departure_of(item);
+        }
         if let Some(slot) = item.group {
             self.note_left_group(slot);
         }

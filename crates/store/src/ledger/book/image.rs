@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use kew_core::{GroupId, MoveReason, Queue, QueueKey, Sequence, Text};
 
-use super::contents::DepartureTimes;
+use super::departures::DepartureTimes;
 use super::{Attempt, Book};
 use crate::ledger::far::Far;
 use crate::ledger::fifo::Fifo;

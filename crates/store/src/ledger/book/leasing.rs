@@ -296,8 +296,15 @@ impl Book {
     }
 
     fn forget_one_departure(&mut self, sequence: Sequence) {
-        if let Some(end) = self.find(sequence).and_then(|(item, _)| item.lease_end.get()) {
-            self.held.departures.remove(&(rules::dead_letters::leaves_at(end), sequence));
+        if let Some((item, _)) = self.find(sequence) {
+            self.forget_departure_of(&item);
+        }
+    }
+
+    #[cold]
+    pub(super) fn forget_departure_of(&mut self, item: &Item) {
+        if let Some(end) = item.lease_end.get() {
+            self.held.departures.remove(&(rules::dead_letters::leaves_at(end), item.sequence));
         }
     }
 

@@ -6,6 +6,7 @@
 
 mod browsing;
 mod contents;
+mod departures;
 mod entering;
 mod expiring;
 mod finding;

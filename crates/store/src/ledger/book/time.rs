@@ -80,11 +80,11 @@ impl Book {
         self.forget_departure(sequence);
     }
 
-    /// Messages of which it is not decided whether they leave are to be looked at again, where they are still there.
+    /// Messages of which it is not decided whether they leave are to be looked at again.
     pub(crate) fn take_up_undecided(&mut self) {
-        let mut undecided = self.held.departures.take_undecided();
-        undecided.retain(|(_, sequence)| !self.is_leased(*sequence) && self.find(*sequence).is_some());
-        undecided.into_iter().for_each(|departure| self.held.departures.insert(departure));
+        if !self.held.departures.is_empty() {
+            self.held.departures.take_up_undecided();
+        }
     }
 
     /// Messages that are shown by the figures already, and not yet among those that are offered.
@@ -142,6 +142,9 @@ impl Book {
 
     /// A message that expired is seen off: its group is forgotten if nothing is in it.
     pub(crate) fn see_off(&mut self, item: &Item) {
+        if !self.held.departures.is_empty() {
+            self.forget_departure_of(item);
+        }
         if self.held.stored == 0 {
             // The next checkpoint would be the first to do it.
             self.give_back_room();

@@ -94,12 +94,12 @@ impl Fifo {
         self.delayed
     }
 
-    /// Adds a message that was never touched at the end of its group.
+    /// Adds a message that was never touched at the end of its group. Behind one that is delayed it is delayed, too.
     pub(crate) fn push_rest(&mut self, groups: &mut Groups, item: &Item, delayed: bool) {
         self.push(groups, item, Stand::Rest);
         let here = Some((item.sequence, item.sent_at));
         self.oldest = self.oldest.or(here);
-        if delayed {
+        if delayed || self.first_delayed.is_some() {
             self.delayed += 1;
             self.first_delayed = self.first_delayed.or(here);
         }
