@@ -57,8 +57,8 @@ pub struct WideListing<'a> {
     pub max: usize,
 }
 
-/// A power of two.
-const STRIPES: u64 = 16;
+/// A power of two. A stripe that grows moves all it holds: of a million queues some thousands.
+const STRIPES: u64 = 256;
 
 type Stripe<T> = RwLock<HashTable<T>>;
 

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hashbrown::HashMap;
 use kew_core::rules::retention::ExpiryHold;
 use kew_core::{
     Command, Content, DeduplicationId, Departures, Entropy, GroupId, MessageId, QueueId, ShardPlace, Tally,
@@ -13,7 +12,7 @@ use parking_lot::Mutex;
 
 use crate::ledger::change::{Brought, Change};
 use crate::ledger::dedup::PUT_AWAY_BYTES;
-use crate::ledger::{Address, Bounds, Ledger, Made, Place, Shelf, Stored};
+use crate::ledger::{Address, Bounds, Ledger, Made, Parted, Place, Shelf, Stored};
 use crate::token::TokenKey;
 use crate::{Elsewhere, Store, StoreError, Submission, Wait};
 
@@ -92,7 +91,7 @@ impl Store for MemoryStore {
 /// Contents in memory, counted by the messages that rest on them.
 #[derive(Default)]
 pub(crate) struct MemoryShelf {
-    contents: HashMap<Address, (Stored, u32)>,
+    contents: Parted<Address, (Stored, u32)>,
     last: u64,
 }
 

@@ -3,11 +3,10 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use hashbrown::HashSet;
 use kew_core::rules::visibility::LeaseEnd;
 use kew_core::{
-    AccountId, ByName, DocumentKey, Event, EventKind, MoveReason, Queue, QueueId, Sequence, TaskId,
-    TaskState, Timestamp,
+    AccountId, DocumentKey, Event, EventKind, MoveReason, Queue, QueueId, Sequence, TaskId, TaskState,
+    Timestamp,
 };
 
 use super::Ledger;
@@ -17,6 +16,7 @@ use super::dedup::First;
 use super::due::Due;
 use super::history::Ring;
 use super::item::{Item, Lease, MaybeInstant};
+use super::names::Names;
 use super::passing::list;
 use super::shelf::{Made, Place, Shelf};
 use super::steps::expiry::is_own;
@@ -67,7 +67,7 @@ impl<S: Shelf> Ledger<S> {
         }
         self.take_up_undecided();
         self.history.begin_to_count(self.books.values().map(|book| (book.queue.id, book.given())));
-        self.names = self.books.values().map(|book| ByName(book.queue.clone())).collect();
+        self.names = Names::of(self.books.values().map(|book| book.queue.clone()));
     }
 
     /// Makes a change true, for a step and for replay.
@@ -127,7 +127,7 @@ impl<S: Shelf> Ledger<S> {
         match self.books.get_mut(&id) {
             Some(book) => {
                 // While changes are replayed another queue may have this name already.
-                forget_name(&mut self.names, &book.queue);
+                self.names.forget(&book.queue);
                 book.set_queue(queue.clone(), at);
                 book.note_set_at(self.shelf.mark());
             }
@@ -138,7 +138,7 @@ impl<S: Shelf> Ledger<S> {
             }
         }
         self.note_outbox(&queue);
-        self.names.replace(ByName(queue));
+        self.names.set(queue);
         self.changed(id);
         self.free(id);
         // A shorter delay of a FIFO queue shows what is over under it.
@@ -159,7 +159,7 @@ impl<S: Shelf> Ledger<S> {
     fn apply_queue_deleted(&mut self, at: Timestamp, queue: QueueId) {
         self.empty(at, queue, Event::WHOLE_QUEUE);
         if let Some(book) = self.books.remove(&queue) {
-            forget_name(&mut self.names, &book.queue);
+            self.names.forget(&book.queue);
             self.due.remove((book.registered, queue));
         }
         self.outboxes.remove(&queue);
@@ -470,11 +470,4 @@ pub(super) fn lease_one(
         history.count_wait(terms.queue, at.0.saturating_sub(ready_at.0));
     }
     Some(item)
-}
-
-/// A queue is not named so any more, unless another queue has taken its name.
-fn forget_name(names: &mut HashSet<ByName>, queue: &Queue) {
-    if names.get(&queue.key).is_some_and(|named| named.0.id == queue.id) {
-        names.remove(&queue.key);
-    }
 }

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
 use std::num::NonZeroU32;
 
-use hashbrown::HashTable;
 use kew_core::rules::fairness::NOISY_FROM;
 use kew_core::{GroupId, Sequence};
 
+use super::parts::{Parts, ShortHash};
 use super::run::given_for;
 use super::slab::Slab;
 
@@ -15,7 +15,7 @@ use super::slab::Slab;
 pub(crate) const NO_SEQUENCE: Sequence = Sequence(u64::MAX);
 
 /// Names that room is made for at once when a table is read: beyond that it grows with what is really there.
-const ROOM_AT_ONCE: usize = 1 << 24;
+const ROOM_AT_ONCE: usize = 1 << 22;
 
 /// A group's slot in the table of its queue. With or without one takes four bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -78,11 +78,18 @@ impl Group {
     }
 }
 
+/// Where the group of a name is.
+#[derive(Clone, Copy, Debug)]
+struct Named {
+    hash: ShortHash,
+    slot: GroupSlot,
+}
+
 /// All groups of a queue.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Groups {
     slots: Slab<Option<Group>>,
-    by_name: HashTable<GroupSlot>,
+    by_name: Parts<Named>,
     /// The groups with enough leases that they may be noisy, by how many.
     busy: BTreeSet<(u32, GroupSlot)>,
     /// Standard queues: the groups with enough messages that they may be noisy, by how many bits that number has. So a
@@ -102,9 +109,8 @@ impl Groups {
         if let Some(slot) = self.find_by(name) {
             return slot;
         }
-        let hash = self.hasher.hash_one(name);
         let slot = GroupSlot::at(self.slots.insert(Some(Group::named(name))));
-        self.index(hash, slot);
+        self.index(name, slot);
         slot
     }
 
@@ -114,8 +120,15 @@ impl Groups {
     }
 
     fn find_by(&self, name: &str) -> Option<GroupSlot> {
-        let named = |slot: &GroupSlot| self.get(*slot).is_some_and(|group| *group.name == *name);
-        self.by_name.find(self.hasher.hash_one(name), named).copied()
+        let hash = self.hash(name);
+        let is_meant = |named: &Named| {
+            named.hash == hash && self.get(named.slot).is_some_and(|group| *group.name == *name)
+        };
+        self.by_name.find(hash.spread(), is_meant).map(|named| named.slot)
+    }
+
+    fn hash(&self, name: &str) -> ShortHash {
+        ShortHash::of(self.hasher.hash_one(name))
     }
 
     /// The group in this slot.
@@ -183,10 +196,8 @@ impl Groups {
     /// Forgets the group in this slot if nothing is in it.
     pub(crate) fn forget_empty(&mut self, slot: GroupSlot) {
         let Some(group) = self.get(slot).filter(|group| group.messages == 0) else { return };
-        let hash = self.hasher.hash_one(&*group.name);
-        if let Ok(found) = self.by_name.find_entry(hash, |other| *other == slot) {
-            found.remove();
-        }
+        let hash = self.hash(&group.name);
+        self.by_name.remove(hash.spread(), |named| named.slot == slot);
         self.slots[slot.index()] = None;
         self.slots.give_back(slot.index());
     }
@@ -210,15 +221,14 @@ impl Groups {
 
     /// A table of `slots` slots, each with the next name that is read; those without one are free.
     pub(crate) fn read<'a>(slots: u64, mut name: impl FnMut() -> Option<Option<&'a str>>) -> Option<Self> {
-        let mut groups = Self::default();
-        let mut free = Vec::new();
         let room = usize::try_from(slots).ok()?.min(ROOM_AT_ONCE);
-        groups.by_name.reserve(room, |_| unreachable!("an empty table has nothing to move"));
+        let mut groups = Self { by_name: Parts::with_room(room), ..Self::default() };
+        let mut free = Vec::new();
         for _ in 0..slots {
             let name = name()?;
             let slot = GroupSlot::at(groups.slots.insert(name.map(Group::named)));
             match name {
-                Some(name) => groups.index(groups.hasher.hash_one(name), slot),
+                Some(name) => groups.index(name, slot),
                 None => free.push(slot),
             }
         }
@@ -236,11 +246,9 @@ impl Groups {
         self.slots.pieces()
     }
 
-    fn index(&mut self, hash: u64, slot: GroupSlot) {
-        let (slots, hasher) = (&self.slots, &self.hasher);
-        self.by_name.insert_unique(hash, slot, |slot| {
-            hasher.hash_one(slots.get(slot.index()).and_then(Option::as_ref).map_or("", |group| &group.name))
-        });
+    fn index(&mut self, name: &str, slot: GroupSlot) {
+        let hash = self.hash(name);
+        self.by_name.insert_unique(hash.spread(), Named { hash, slot }, |named| named.hash.spread());
     }
 
     /// All slots in use.
@@ -271,7 +279,27 @@ fn bits(number: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ledger::parts::PART;
     use kew_core::Text;
+
+    #[test]
+    fn groups_are_found_by_name_and_none_that_comes_moves_all_the_others() {
+        let mut groups = Groups::default();
+        let count = 9 * PART as u32;
+        for number in 0..count {
+            assert_eq!(groups.slot_of(&format!("group-{number}")), GroupSlot::at(number));
+        }
+        let (least, most) = groups.by_name.sizes();
+        assert!(least > PART / 4 && most < 2 * PART, "{least} to {most} in each part");
+        for number in (0..count).filter(|number| number % 2 == 0) {
+            groups.forget_empty(GroupSlot::at(number));
+        }
+        for number in 0..count {
+            let found = groups.find(&GroupId(Text::from(format!("group-{number}"))));
+            assert_eq!(found, (number % 2 == 1).then(|| GroupSlot::at(number)));
+        }
+        assert_eq!(groups.by_name.len(), count as usize / 2);
+    }
 
     #[test]
     fn groups_that_may_hold_over_a_tenth_are_found_and_none_far_below() {

@@ -9,6 +9,7 @@ use kew_core::{
 };
 
 use super::book::Ended;
+use super::parted::Parted;
 use super::pieces::Pieces;
 
 /// Departures that are kept until somebody asks for them; more are only counted.
@@ -26,12 +27,12 @@ pub(crate) struct Ring {
     tally: Tally,
     /// What is counted by queue here: what happens to few messages. A queue to which none of it happened has no entry;
     /// what happens to every message is counted in its book.
-    apart: HashMap<QueueId, Apart>,
+    apart: Parted<QueueId, Apart>,
     /// Places that a queue had given away when the store was opened, of queues that had given any.
     given_before: HashMap<QueueId, u64>,
     departures: Departures,
     /// How long messages waited for their first lease, of queues that had any.
-    waits: HashMap<QueueId, Box<Waits>>,
+    waits: Parted<QueueId, Box<Waits>>,
     /// The latest of them that are not in there yet: all of one queue, and counted at one place. Busy queues have many
     /// in a row, and looking the queue up for each would cost more than the rest of the count.
     waited: Waited,
@@ -65,10 +66,10 @@ impl Ring {
             words_bytes: 0,
             first: 0,
             tally: Tally::default(),
-            apart: HashMap::new(),
+            apart: Parted::default(),
             given_before: HashMap::new(),
             departures: Departures::default(),
-            waits: HashMap::new(),
+            waits: Parted::default(),
             waited: Waited::NONE,
         }
     }
@@ -86,7 +87,7 @@ impl Ring {
 
     #[inline(never)]
     fn count_apart(&mut self, event: &Event) {
-        let apart = self.apart.entry(event.queue).or_default();
+        let apart = self.apart.get_or_insert_with(event.queue, |_| Default::default());
         apart.tally.count(&event.kind);
         let to = match event.kind {
             EventKind::Arrived { .. } => {
@@ -125,7 +126,7 @@ impl Ring {
 
     /// A message came from another queue by a task: its place there is no send.
     pub(crate) fn count_moved_in(&mut self, queue: QueueId) {
-        self.apart.entry(queue).or_default().arrived += 1;
+        self.apart.get_or_insert_with(queue, |_| Default::default()).arrived += 1;
     }
 
     /// A send repeated an earlier one.
@@ -162,16 +163,16 @@ impl Ring {
 
     fn count_many(&mut self, queue: QueueId, count: impl Fn(&mut Tally)) {
         count(&mut self.tally);
-        count(&mut self.apart.entry(queue).or_default().tally);
+        count(&mut self.apart.get_or_insert_with(queue, |_| Default::default()).tally);
     }
 
     /// Counts from now on. `given` says of each queue how many places it has given to messages.
     pub(crate) fn begin_to_count(&mut self, given: impl Iterator<Item = (QueueId, u64)>) {
         self.tally = Tally::default();
-        self.apart = HashMap::new();
+        self.apart = Parted::default();
         self.given_before = given.filter(|(_, given)| *given > 0).collect();
         self.departures = Departures::default();
-        (self.waits, self.waited) = (HashMap::new(), Waited::NONE);
+        (self.waits, self.waited) = (Parted::default(), Waited::NONE);
     }
 
     /// A queue is gone.
@@ -200,7 +201,7 @@ impl Ring {
     fn put_waited(&mut self) {
         let Waited { queue, place, messages } = self.waited;
         if messages > 0 {
-            self.waits.entry(queue).or_default().note(place, messages);
+            self.waits.get_or_insert_with(queue, |_| Default::default()).note(place, messages);
         }
     }
 

@@ -38,6 +38,7 @@ mod history;
 mod item;
 mod lane;
 mod lapsing;
+mod names;
 mod pace;
 mod passing;
 mod ready;
@@ -60,9 +61,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashMap;
 use kew_core::{
-    AccountId, ByName, Command, DocumentKey, Entropy, MoveTask, Outcome, Queue, QueueId, QueueKey, RuleError,
+    AccountId, Command, DocumentKey, Entropy, MoveTask, Outcome, Queue, QueueId, QueueKey, RuleError,
     Sequence, ShardPlace, TaskId, Timestamp, own,
 };
 use smallvec::SmallVec;
@@ -70,6 +71,7 @@ use smallvec::SmallVec;
 pub use change::Change;
 pub use shelf::{Address, Made, Place, Shelf, Stored};
 pub use slice::{DocumentPlace, IdsRead, META_KEY, MetaImage, QueueImage, SentIds};
+pub(crate) use structures::parted::Parted;
 pub use structures::varint;
 pub use transfer::{Carried, CarriedLease, CarriedOrder, CarriedQueue, Remembered};
 
@@ -83,10 +85,11 @@ use due::Due;
 use emptied::Emptied;
 use expired::Expired;
 use history::Ring;
+use names::Names;
 use pace::Pace;
 use structures::last_found::LastFound;
 use structures::regions::Regions;
-use structures::{keyed, near, ordered, parted, pieces, row, sink, slab};
+use structures::{keyed, near, ordered, parted, parts, pieces, row, sink, slab};
 
 /// Deduplication ids and history events: what may grow, and how far; and how much one step does.
 #[derive(Clone, Copy, Debug)]
@@ -138,7 +141,7 @@ pub struct Ledger<S> {
     entropy: Arc<dyn Entropy>,
     bounds: Bounds,
     books: LastFound<QueueId, Book>,
-    names: HashSet<ByName>,
+    names: Names,
     /// Queues whose messages are owed to another shard.
     outboxes: BTreeSet<QueueId>,
     /// Queues with messages of which it is not decided whether they leave.
@@ -191,7 +194,7 @@ impl<S: Shelf> Ledger<S> {
             entropy,
             bounds,
             books: LastFound::default(),
-            names: HashSet::new(),
+            names: Names::default(),
             outboxes: BTreeSet::new(),
             undecided: BTreeSet::new(),
             taken_up: BTreeSet::new(),
@@ -368,7 +371,7 @@ impl<S: Shelf> Ledger<S> {
 
     /// The queue of this name, as it is.
     fn named(&self, key: &QueueKey) -> Option<&Arc<Queue>> {
-        self.names.get(key).map(|named| &named.0)
+        self.names.get(key)
     }
 
     fn book(&self, queue: QueueId) -> Result<&Book, RuleError> {

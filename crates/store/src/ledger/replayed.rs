@@ -172,7 +172,7 @@ fn see(ledger: &mut Ledger<Keeping>) -> Seen {
     }
     Seen {
         queues: ledger.carried_queues().into_iter().map(|queue| see_queue(ledger, queue)).collect(),
-        names: ledger.names.iter().map(|named| (named.0.id, named.0.key.clone())).collect(),
+        names: ledger.names.queues().map(|queue| (queue.id, queue.key.clone())).collect(),
         tasks: ledger.carried_tasks(),
         documents: ledger.carried_documents().map(|document| format!("{document:?}")).collect(),
         sends,
@@ -350,7 +350,7 @@ impl Twice {
                         self.second.due.remove((book.registered, *queue));
                     }
                     (Some(Planted::NameForgotten), Change::QueueSet(queue)) => {
-                        self.second.names.remove(&queue.key);
+                        self.second.names.forget(queue);
                     }
                     _ => {}
                 }

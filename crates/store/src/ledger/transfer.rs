@@ -11,8 +11,8 @@ use bytes::Bytes;
 use kew_core::rules::dedup;
 use kew_core::rules::visibility::LeaseEnd;
 use kew_core::{
-    AccountId, ByName, Counts, DocumentKey, Expiry, GroupId, MessageId, MoveTask, Origin, OwnerId, Queue,
-    QueueId, Return, Sequence, State, TaskId, Text, Timestamp,
+    AccountId, Counts, DocumentKey, Expiry, GroupId, MessageId, MoveTask, Origin, OwnerId, Queue, QueueId,
+    Return, Sequence, State, TaskId, Text, Timestamp,
 };
 
 use super::Ledger;
@@ -219,7 +219,7 @@ impl<S: Shelf> Ledger<S> {
         book.ids_epoch = carried.epoch;
         self.next_queue = self.next_queue.max(QueueId(id.0 + 1));
         self.note_outbox(&carried.queue);
-        self.names.replace(ByName(carried.queue.clone()));
+        self.names.set(carried.queue.clone());
         self.books.insert(id, book);
         self.changed(id);
     }

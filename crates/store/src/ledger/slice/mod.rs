@@ -13,7 +13,7 @@ use bytes::Bytes;
 use kew_core::rules::visibility::LeaseEnd;
 use kew_core::time::millis;
 use kew_core::{
-    AccountId, ByName, DocumentKey, MoveTask, OwnerId, QueueId, Return, Sequence, TaskId, Text, Timestamp,
+    AccountId, DocumentKey, MoveTask, OwnerId, QueueId, Return, Sequence, TaskId, Text, Timestamp,
 };
 
 use super::Ledger;
@@ -261,7 +261,7 @@ impl<S: Shelf> Ledger<S> {
             let id = book.queue.id;
             self.next_queue = self.next_queue.max(QueueId(id.0 + 1));
             self.note_outbox(&book.queue);
-            self.names.replace(ByName(book.queue.clone()));
+            self.names.set(book.queue.clone());
             self.books.insert(id, book);
             self.register(id);
         }

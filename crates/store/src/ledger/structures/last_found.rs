@@ -5,12 +5,12 @@
 use std::cell::Cell;
 use std::hash::Hash;
 
-use hashbrown::HashMap;
+use super::parted::Parted;
 
 /// Things by their keys.
 pub(crate) struct LastFound<K, T> {
     /// The place of each thing in `things`.
-    places: HashMap<K, u32>,
+    places: Parted<K, u32>,
     things: Vec<Option<Box<T>>>,
     /// Places without a thing.
     free: Vec<u32>,
@@ -21,7 +21,7 @@ pub(crate) struct LastFound<K, T> {
 
 impl<K, T> Default for LastFound<K, T> {
     fn default() -> Self {
-        Self { places: HashMap::new(), things: Vec::new(), free: Vec::new(), last: Cell::new(None) }
+        Self { places: Parted::default(), things: Vec::new(), free: Vec::new(), last: Cell::new(None) }
     }
 }
 
@@ -39,7 +39,7 @@ impl<K: Copy + Eq + Hash, T> LastFound<K, T> {
     }
 
     pub(crate) fn contains_key(&self, key: &K) -> bool {
-        self.places.contains_key(key)
+        self.places.get(key).is_some()
     }
 
     /// Adds a thing, or replaces the one of this key.

@@ -7,6 +7,7 @@ pub(super) mod last_found;
 pub(super) mod near;
 pub(super) mod ordered;
 pub(super) mod parted;
+pub(super) mod parts;
 pub(super) mod pieces;
 pub(super) mod regions;
 pub(super) mod row;
