@@ -176,6 +176,8 @@ const palette = () => {
   const input = dialog.querySelector("input");
   const list = dialog.querySelector("[role=listbox]");
   let [shown, chosen, asked, latest] = [[], 0, 0, null];
+  // Whether somebody went through the list since the last letter.
+  let isMoved = false;
 
   const mark = (place) => {
     chosen = Math.max(0, Math.min(place, shown.length - 1));
@@ -185,7 +187,12 @@ const palette = () => {
     else input.removeAttribute("aria-activedescendant");
     active?.scrollIntoView({ block: "nearest" });
   };
+  const move = (step) => {
+    isMoved = true;
+    mark(chosen + step);
+  };
   const show = (items) => {
+    const kept = isMoved ? items.findIndex((item) => item.name === shown[chosen]?.name) : 0;
     shown = items;
     list.replaceChildren(...items.map((item, number) => {
       const option = document.createElement("li");
@@ -195,9 +202,10 @@ const palette = () => {
       option.addEventListener("click", () => go(item));
       return option;
     }));
-    mark(0);
+    mark(kept);
   };
   const search = async () => {
+    isMoved = false;
     const text = input.value.trim();
     const own = choices().filter((item) => item.name.toLowerCase().includes(text.toLowerCase()));
     const turn = (asked += 1);
@@ -228,7 +236,7 @@ const palette = () => {
   input.addEventListener("input", () => (latest = search()));
   input.addEventListener("keydown", (event) => {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-    if (step) mark(chosen + step);
+    if (step) move(step);
     // What was typed last counts, also where its queues are still asked for.
     else if (event.key === "Enter") latest.then(() => shown[chosen] && go(shown[chosen]));
     else return;
