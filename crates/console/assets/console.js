@@ -218,6 +218,12 @@ const palette = () => {
     dialog.close();
     item.go();
   };
+  // Unless another letter came meanwhile, or the dialog was closed.
+  const enter = async () => {
+    const turn = asked;
+    await latest;
+    if (turn === asked && dialog.open && shown[chosen]) go(shown[chosen]);
+  };
   const open = () => {
     if (dialog.open) return;
     input.value = "";
@@ -238,7 +244,7 @@ const palette = () => {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (step) move(step);
     // What was typed last counts, also where its queues are still asked for.
-    else if (event.key === "Enter") latest.then(() => shown[chosen] && go(shown[chosen]));
+    else if (event.key === "Enter") enter();
     else return;
     event.preventDefault();
   });

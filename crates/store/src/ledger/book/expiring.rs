@@ -135,9 +135,6 @@ impl Book {
             self.note_left_at(Some(slot), mark);
             self.held.groups.forget_empty(slot);
         }
-        if !self.held.departures.is_empty() {
-            taken.items.iter().for_each(|(item, _)| self.forget_departure_of(item));
-        }
         if self.held.stored == 0 {
             // The next checkpoint would be the first to do it.
             self.give_back_room();

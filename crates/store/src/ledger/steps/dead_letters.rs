@@ -130,7 +130,7 @@ impl<S: Shelf> Ledger<S> {
     fn dead_letter(&mut self, at: Timestamp, source: &Queue, target: &Target, item: &Item, because: Because) {
         let Some(rule) = &source.policy.dead_letters else { return };
         let first_leased_at = item.first_leased_at.get();
-        // What is new there is no older than what came meanwhile.
+        // What leaves late is no older there than what was newest when it was taken up.
         let now = self.overdue.get(&source.id).map_or(at, |newest| at.max(*newest));
         let arrival = dead_letters::arrival(rule.carries, now, item.sent_at, item.attempts, first_leased_at);
         let landing = self.landing(at, target);
