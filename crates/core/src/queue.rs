@@ -3,7 +3,6 @@
 use std::borrow::Borrow;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
-use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -181,12 +180,6 @@ impl PartialOrd for ByName {
 impl Ord for ByName {
     fn cmp(&self, other: &Self) -> Ordering {
         self.0.key.cmp(&other.0.key)
-    }
-}
-
-impl Hash for ByName {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.key.hash(state);
     }
 }
 
