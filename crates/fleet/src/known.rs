@@ -101,11 +101,16 @@ impl Directory {
             && maps_at.iter().all(|read| read.is_some_and(|read| read.elapsed() <= MAP_AGE_MAX))
     }
 
-    /// The map of the fleet was read, as the databases were at its instants.
+    /// The map of the fleet was read, as the databases were at its instants. After one that came late nothing is known:
+    /// in between other nodes may have taken this one for gone, and sent it no changes.
     pub(crate) fn map_read(&self, map: &FleetMap) {
-        let maps_at = &mut self.state.lock().maps_at;
+        let State { maps_at, known_from, .. } = &mut *self.state.lock();
         maps_at.resize(map.parts().len(), None);
         for (newest, part) in maps_at.iter_mut().zip(map.parts()) {
+            let gap = newest.zip(part.read_at).map(|(before, now)| now.saturating_duration_since(before));
+            if gap.is_some_and(|gap| gap > MAP_AGE_MAX) {
+                known_from.fill(None);
+            }
             *newest = (*newest).max(part.read_at);
         }
     }

@@ -89,6 +89,23 @@ async fn node_that_has_just_joined_hears_of_changes_of_an_owner_whose_map_does_n
 }
 
 #[tokio::test(start_paused = true)]
+async fn node_that_others_took_for_gone_denies_no_queue_that_was_made_meanwhile() {
+    let (world, a, b) = two().await;
+    // By now changes are not sent to it because it asked.
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    assert!(b.fleet.knows_all());
+    world.silence(&b, 0);
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let queue = make_at(&a, "q").await;
+    world.hear(&b, 0);
+    world.publish();
+    tokio::task::yield_now().await;
+    world.until("b knows all", || b.fleet.knows_all()).await;
+    let found = b.engine.queue(&queue.key).map(|queue| queue.id);
+    assert_eq!(found, Some(queue.id));
+}
+
+#[tokio::test(start_paused = true)]
 async fn map_that_is_shown_again_is_no_newer_than_it_was() {
     let (world, a, _b) = two().await;
     assert!(a.fleet.knows_all());
