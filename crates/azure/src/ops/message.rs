@@ -18,9 +18,9 @@ const TIME_NEXT_VISIBLE: HeaderName = HeaderName::from_static("x-ms-time-next-vi
 const SEARCHED: u32 = 1_000;
 
 pub(crate) async fn delete(cx: &Context<'_>) -> Result<Reply, WireError> {
-    let token = read_receipt(cx)?;
+    let receipt = read_receipt(cx)?;
     let queue = cx.queue()?;
-    check_id(cx, &queue, token).await?;
+    let token = check(cx, &queue, receipt).await?;
     if let Some(to) = cx.request.header(PUT_ASIDE_HEADER) {
         // Before it is gone: what cannot be remembered is asked for again.
         let failure = (token.sequence, Failure::PutAside, Words::new(to));
@@ -33,12 +33,12 @@ pub(crate) async fn delete(cx: &Context<'_>) -> Result<Reply, WireError> {
 }
 
 pub(crate) async fn update(cx: &Context<'_>) -> Result<Reply, WireError> {
-    let token = read_receipt(cx)?;
+    let receipt = read_receipt(cx)?;
     let length = limits::PUT_VISIBILITY.seconds(cx.params)?;
     let length = length.ok_or_else(|| WireError::missing_parameter("visibilitytimeout"))?;
     let text = read_new_text(&cx.request.body)?;
     let queue = cx.queue()?;
-    check_id(cx, &queue, token).await?;
+    let token = check(cx, &queue, receipt).await?;
     let extend = Extend {
         queue: queue.id,
         receipt: ReceiptRule::Current,
@@ -67,7 +67,8 @@ pub(crate) async fn update(cx: &Context<'_>) -> Result<Reply, WireError> {
     }
 }
 
-fn read_receipt(cx: &Context<'_>) -> Result<LeaseToken, WireError> {
+/// The token in the receipt; `None` in one that is not Kew's.
+fn read_receipt(cx: &Context<'_>) -> Result<Option<LeaseToken>, WireError> {
     let text = cx.params.filled("popreceipt").ok_or_else(|| WireError::missing_parameter("popreceipt"))?;
     receipt::read(text)
 }
@@ -77,25 +78,26 @@ fn read_new_text(body: &[u8]) -> Result<Option<Bytes>, WireError> {
     if body.iter().all(u8::is_ascii_whitespace) { Ok(None) } else { read_text(body) }
 }
 
-/// Refuses a receipt of another message than the one that is named.
-async fn check_id(cx: &Context<'_>, queue: &Queue, token: LeaseToken) -> Result<(), WireError> {
+/// The token of a receipt, refused if it is another message's than the named one's, or nobody's.
+async fn check(
+    cx: &Context<'_>,
+    queue: &Queue,
+    receipt: Option<LeaseToken>,
+) -> Result<LeaseToken, WireError> {
     let named = cx.message_id();
-    match cx.engine.identify(Identify { queue: queue.id, token }).await {
-        Ok(id) if id.to_string().eq_ignore_ascii_case(named) => Ok(()),
-        // The receipt's own message is gone: of the named one, nothing is known but that this is not its receipt.
-        Ok(_)
-        | Err(EngineError::Rule(
-            RuleError::MessageNotFound | RuleError::TokenForged | RuleError::TokenOfOtherQueue,
-        )) => {
-            let code = if is_there(cx, queue, named).await? {
-                Code::PopReceiptMismatch
-            } else {
-                Code::MessageNotFound
-            };
-            Err(code.into())
+    if let Some(token) = receipt {
+        match cx.engine.identify(Identify { queue: queue.id, token }).await {
+            Ok(id) if id.to_string().eq_ignore_ascii_case(named) => return Ok(token),
+            // The receipt's own message is gone: of the named one, nothing is known but that this is not its receipt.
+            Ok(_)
+            | Err(EngineError::Rule(
+                RuleError::MessageNotFound | RuleError::TokenForged | RuleError::TokenOfOtherQueue,
+            )) => {}
+            Err(error) => return Err(error.into()),
         }
-        Err(error) => Err(error.into()),
     }
+    let is_there = is_there(cx, queue, named).await?;
+    Err(if is_there { Code::PopReceiptMismatch } else { Code::MessageNotFound }.into())
 }
 
 /// Whether a message of this id is found among the first of its queue. Only a request that fails anyway asks.

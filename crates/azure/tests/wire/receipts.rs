@@ -95,12 +95,30 @@ async fn receipts_of_others_and_forged_ones_do_nothing() {
     delete(&server, "orders", &id, &foreign).await.is_error(400, "PopReceiptMismatch");
     delete(&server, "orders", NOBODY, &receipt).await.is_error(404, "MessageNotFound");
     let of_another_version = format!("B{}", &receipt[1..]);
-    delete(&server, "orders", &id, &of_another_version).await.is_error(400, "InvalidQueryParameterValue");
+    delete(&server, "orders", &id, &of_another_version).await.is_error(400, "PopReceiptMismatch");
     let changed = if receipt.as_bytes()[40] == b'A' { 'B' } else { 'A' };
     let forged = format!("{}{changed}{}", &receipt[..40], &receipt[41..]);
     delete(&server, "orders", &id, &forged).await.is_error(400, "PopReceiptMismatch");
     assert_eq!(delete(&server, "orders", &id, &receipt).await.status, 204);
     assert_eq!(delete(&server, "orders", &other_id, &other_receipt).await.status, 204);
+}
+
+/// Vendor: recorded by the .NET SDK's tests `UpdateMessageAsync_Error` and `DeleteMessagAsync_Error`
+#[tokio::test]
+async fn a_receipt_from_elsewhere_is_judged_after_the_queue_and_the_message() {
+    let server = AzureServer::open().await;
+    server.queue("orders").await;
+    let (id, receipt) = server.put("orders", "", "a").await;
+    for foreign in ["mesbvexorrjhouuwibaj", "AgAAAAMAAAAAAAAANcCsz5Yr1QE="] {
+        for unknown in ["test-message-db7fa4dc-f5aa-06ae-a37a-cedd543bf8d0", NOBODY] {
+            delete(&server, "orders", unknown, foreign).await.is_error(404, "MessageNotFound");
+            update(&server, unknown, foreign, 0, &message("")).await.is_error(404, "MessageNotFound");
+        }
+        delete(&server, "nowhere", &id, foreign).await.is_error(404, "QueueNotFound");
+        delete(&server, "orders", &id, foreign).await.is_error(400, "PopReceiptMismatch");
+        update(&server, &id, foreign, 0, "").await.is_error(400, "PopReceiptMismatch");
+    }
+    assert_eq!(delete(&server, "orders", &id, &receipt).await.status, 204);
 }
 
 #[tokio::test]
@@ -115,10 +133,13 @@ async fn what_is_missing_or_no_receipt_is_named() {
     let no_time = server.ask("PUT", &format!("{path}?popreceipt={}", encoded(&receipt)), "").await;
     no_time.is_error(400, "MissingRequiredQueryParameter");
     assert_eq!(no_time.element("QueryParameterName"), "visibilitytimeout");
-    server
-        .ask("DELETE", &format!("{path}?popreceipt=garbage!"), "")
-        .await
-        .is_error(400, "InvalidQueryParameterValue");
+    for garbage in ["garbage!", "invalid"] {
+        let refused = server.ask("DELETE", &format!("{path}?popreceipt={garbage}"), "").await;
+        refused.is_error(400, "InvalidQueryParameterValue");
+        assert_eq!(refused.element("QueryParameterName"), "popreceipt");
+        assert_eq!(refused.element("QueryParameterValue"), garbage);
+        assert_eq!(refused.element("Reason"), "Invalid pop receipt format");
+    }
     let late = update(&server, &id, &receipt, 604_801, "").await;
     late.is_error(400, "OutOfRangeQueryParameterValue");
     delete(&server, "nowhere", &id, &receipt).await.is_error(404, "QueueNotFound");
