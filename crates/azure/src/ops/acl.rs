@@ -17,15 +17,16 @@ pub(crate) fn show(cx: &Context<'_>) -> Result<Reply, WireError> {
     for policy in documents::access_policies(&queue) {
         out.open("SignedIdentifier");
         out.element("Id", &policy.id);
-        out.open("AccessPolicy");
-        for (name, value) in
-            [("Start", policy.start), ("Expiry", policy.expiry), ("Permission", policy.permission)]
-        {
-            if let Some(value) = value {
-                out.element(name, &value);
+        let fields = [("Start", policy.start), ("Expiry", policy.expiry), ("Permission", policy.permission)];
+        if fields.iter().any(|(_, value)| value.is_some()) {
+            out.open("AccessPolicy");
+            for (name, value) in fields {
+                if let Some(value) = value {
+                    out.element(name, &value);
+                }
             }
+            out.close("AccessPolicy");
         }
-        out.close("AccessPolicy");
         out.close("SignedIdentifier");
     }
     out.close("SignedIdentifiers");

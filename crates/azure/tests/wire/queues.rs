@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use super::server::{AzureAnswer, AzureServer, settings};
 
+const PROLOG: &str = r#"<?xml version="1.0" encoding="utf-8"?>"#;
+
 /// Vendor: REST reference, "Create Queue"
 #[tokio::test]
 async fn a_queue_is_made_found_with_equal_metadata_and_refused_with_other() {
@@ -117,6 +119,20 @@ async fn stored_policies_come_back_as_they_were_written() {
     assert!(server.ask("GET", "/orders?comp=acl", "").await.elements("Id").is_empty());
     server.ask("PUT", "/orders?comp=acl", "<SignedIdentifiers>").await.is_error(400, "InvalidXmlDocument");
     server.ask("GET", "/other?comp=acl", "").await.is_error(404, "QueueNotFound");
+}
+
+/// Vendor: recorded by the Python SDK's test `test_set_queue_acl_with_empty_signed_identifier`
+#[tokio::test]
+async fn a_stored_policy_without_fields_is_shown_without_them() {
+    let server = AzureServer::open().await;
+    server.queue("orders").await;
+    let bare = "<SignedIdentifiers><SignedIdentifier><Id>empty</Id></SignedIdentifier></SignedIdentifiers>";
+    assert_eq!(server.ask("PUT", "/orders?comp=acl", bare).await.status, 204);
+    let shown = server.ask("GET", "/orders?comp=acl", "").await;
+    assert_eq!((shown.status, shown.body), (200, format!("{PROLOG}{bare}")));
+    let one = bare.replace("</Id>", "</Id><AccessPolicy><Permission>r</Permission></AccessPolicy>");
+    assert_eq!(server.ask("PUT", "/orders?comp=acl", &one).await.status, 204);
+    assert_eq!(server.ask("GET", "/orders?comp=acl", "").await.body, format!("{PROLOG}{one}"));
 }
 
 #[tokio::test]
