@@ -219,9 +219,12 @@ impl<'a> Route<'a> {
         }
     }
 
-    /// The number of the queue in the path; `None` when no queue can have what stands there.
+    /// The number of the queue in the path; `None` when no queue can have what stands there. Calls about messages alone
+    /// tell an id that is malformed from one that no queue has.
     pub(crate) fn queue_id(&self) -> Result<Option<QueueId>, WireError> {
-        if self.queue.is_empty() || !self.queue.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+        let is_alphanumeric =
+            !self.queue.is_empty() && self.queue.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        if self.operation.is_about_messages() && !is_alphanumeric {
             return Err(Code::MalformedQueueId.into());
         }
         Ok(read_queue_id(self.queue))
@@ -299,16 +302,22 @@ mod tests {
 
     #[test]
     fn ids_are_thirty_two_hex_digits_or_no_queue_has_them() {
-        let id = |text: &str| {
-            let path = format!("{QUEUES}/{text}");
-            let route = Route::of(&Method::GET, &path).expect("the path of a route is known");
+        let id_in = |verb: Method, path: String| {
+            let route = Route::of(&verb, &path).expect("the path of a route is known");
             route.queue_id().map_err(|error| error.code())
         };
+        let id = |text: &str| id_in(Method::GET, format!("{QUEUES}/{text}"));
+        let id_for_messages = |text: &str| id_in(Method::POST, format!("{QUEUES}/{text}/messages"));
         assert_eq!(id(&queue_id(QueueId(77))), Ok(Some(QueueId(77))));
         assert_eq!(id(&"f".repeat(32)), Ok(None));
         assert_eq!(id("4d"), Ok(None));
         assert_eq!(id("orders"), Ok(None));
-        assert_eq!(id("my-queue"), Err(Code::MalformedQueueId));
-        assert_eq!(id("%2e"), Err(Code::MalformedQueueId));
+        for malformed in ["my-queue", "%2e", "00000000-0000-0000-0000-000000000000", ""] {
+            assert_eq!(id_for_messages(malformed), Err(Code::MalformedQueueId), "{malformed}");
+        }
+        for malformed in ["my-queue", "%2e", "00000000-0000-0000-0000-000000000000"] {
+            assert_eq!(id(malformed), Ok(None), "{malformed}");
+        }
+        assert_eq!(id_for_messages("orders"), Ok(None));
     }
 }

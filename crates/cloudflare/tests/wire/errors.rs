@@ -62,11 +62,30 @@ async fn a_queue_that_is_not_there_has_two_numbers() {
     }
 }
 
+/// The live service answers 11000 for a queue's id with hyphens (distilled-cloudflare, `test/services/queues.test.ts`).
 #[tokio::test]
-async fn an_id_that_never_was_one_is_malformed() {
+async fn an_id_that_never_was_one_is_malformed_for_messages_and_not_there_for_queues() {
     let server = CloudflareServer::open().await;
-    server.ask("GET", "/queues/my-queue", "").await.is_error(400, 10_107);
-    server.ask("POST", "/queues/a%20b/messages", r#"{"body":1}"#).await.is_error(400, 10_107);
+    for id in ["00000000-0000-0000-0000-000000000000", "my-queue", "a%20b"] {
+        for (method, path, body) in [
+            ("GET", "", ""),
+            ("PUT", "", "{}"),
+            ("PATCH", "", "{}"),
+            ("DELETE", "", ""),
+            ("GET", "/metrics", ""),
+            ("GET", "/purge", ""),
+            ("POST", "/purge", r#"{"delete_messages_permanently":true}"#),
+            ("GET", "/consumers", ""),
+            ("POST", "/consumers", r#"{"type":"http_pull"}"#),
+            ("GET", "/consumers/00000000-0000-0000-0000-000000000000", ""),
+            ("DELETE", "/consumers/00000000-0000-0000-0000-000000000000", ""),
+        ] {
+            server.ask(method, &format!("/queues/{id}{path}"), body).await.is_error(404, 11_000);
+        }
+        for (path, body) in [("", r#"{"body":1}"#), ("/pull", ""), ("/ack", "")] {
+            server.ask("POST", &format!("/queues/{id}/messages{path}"), body).await.is_error(400, 10_107);
+        }
+    }
 }
 
 #[tokio::test]
