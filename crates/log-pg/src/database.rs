@@ -91,7 +91,27 @@ pub(crate) struct Row {
     pub syncs: bool,
 }
 
+/// Where a row begins, and its number. Together they name one row of a table in an epoch.
+pub(crate) type RowKey = (u64, i64);
+
+/// A row of a table.
+#[derive(Clone)]
+pub(crate) struct Placed {
+    pub table: Arc<Table>,
+    pub key: RowKey,
+}
+
 impl Row {
+    pub fn key(&self) -> RowKey {
+        (self.pos, self.seq)
+    }
+
+    /// `None` for a barrier.
+    pub fn placed(&self) -> Option<Placed> {
+        let table = self.table.clone()?;
+        Some(Placed { table, key: self.key() })
+    }
+
     pub fn barrier() -> Self {
         Self { table: None, pos: 0, seq: 0, bytes: Bytes::new(), batch: 0, syncs: true }
     }
@@ -178,13 +198,21 @@ pub(crate) trait Session: Send {
     /// Whether the connection is known to be closed.
     fn is_closed(&self) -> bool;
 
-    /// Inserts a row if the epoch is the shard's, and commits. Answers how many rows were inserted.
-    fn insert<'a>(&'a mut self, own: Own, row: &'a Row, if_there: IfThere) -> Asked<'a, u64>;
+    /// Inserts a row and commits, if the epoch is the shard's and the rows that it rests on are there. Answers 1 then, also
+    /// for a barrier, and else 0.
+    fn insert<'a>(
+        &'a mut self,
+        own: Own,
+        row: &'a Row,
+        rests_on: &'a [Placed],
+        if_there: IfThere,
+    ) -> Asked<'a, u64>;
     /// Commits synchronously if the epoch is the shard's: everything committed before survives from then on. Answers 1,
     /// or 0 when the epoch is over.
     fn barrier(&mut self, own: Own) -> Asked<'_, u64>;
-    /// Whether a row is there.
-    fn has<'a>(&'a mut self, table: &'a Table, pos: u64, epoch: i64, seq: i64) -> Asked<'a, bool>;
+    /// Which rows of a table are there, of these that were written in an epoch. One whose insert is under way may come
+    /// later.
+    fn which<'a>(&'a mut self, table: &'a Table, epoch: i64, rows: &'a [RowKey]) -> Asked<'a, Vec<RowKey>>;
     /// Reads a range of a large file. What no row holds is zeros.
     fn read<'a>(&'a mut self, table: &'a Table, offset: u64, len: usize) -> Asked<'a, Vec<u8>>;
 

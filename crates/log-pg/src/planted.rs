@@ -69,6 +69,10 @@ pub enum Planted {
     NoNewsOfMending,
     /// Answers that became ready while the tenure was held are given out after its end.
     AnswersUnchecked,
+    /// A row rests on nothing: it is not asked whether the server has what was written before.
+    RestsOnNothing,
+    /// A mending ends without a look whether all that it mended is there.
+    MendsUnseen,
     /// What an owner does with names has always the same number.
     ActsNotCounted,
 }

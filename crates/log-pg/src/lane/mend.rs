@@ -1,23 +1,26 @@
 //! What follows a session that failed: the database is brought to what was handed over, whatever became of the
 //! statements that failed.
 //!
-//! In new sessions the lane looks whether the last durable row is still there, inserts every row that is not known to
-//! be durable where it is missing, and ends with a synchronous commit, the barrier, because the database may show
-//! commits that no standby has.
+//! In new sessions the lane looks whether the last durable row is still there, and which rows are there of those not
+//! known to be durable. It inserts the missing ones, and makes a synchronous commit, the barrier, because the database
+//! may show commits that no standby has. Then all of them must be there. Where a statement of this fails it begins anew,
+//! and finds what it inserted before, unless the server lost that.
 //!
 //! With a synchronous standby the last durable row is always there: the barrier made it so. Without one a fail-over may
 //! have lost it. What is appended behind such a gap would be acknowledged and then not be found by the next opening, so
 //! the node gives its shard up instead.
 
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{HANGS_AFTER, LOOK_PAUSE, Lane, RETRY};
+use super::{HANGS_AFTER, LOOK_PAUSE, Lane, NOT_WHAT_IT_WAS, RETRY};
 use crate::PgError;
-use crate::database::{Asked, IfThere, Row, Session};
+use crate::database::{Asked, IfThere, Placed, Row, RowKey, Session};
 use crate::planted::Planted;
+use crate::tables::Table;
 
 /// How long a statement of the mending may take before it is made again on another connection, which may be quicker:
 /// the first time. Where it is not, the statement needs longer, as a large row does on a slow network: each time that
@@ -25,6 +28,9 @@ use crate::planted::Planted;
 const ANSWER_FIRST: Duration = Duration::from_secs(10);
 /// The longest that a statement of the mending may take.
 const ANSWER_LAST: Duration = Duration::from_secs(3_600);
+
+/// Rows that one statement asks for, at most.
+const ASKED_MAX: usize = 1_000;
 
 /// What a lane that is looked after needs.
 enum ToDo {
@@ -162,22 +168,23 @@ impl Lane {
             (state.rows.all(), state.rows.last_durable())
         };
         let own = self.tenure.own();
-        if let Some(last) = last_durable.filter(|_| !Planted::LastDurableNotLookedAt.is_there())
-            && !mending.in_time(session.has(&last.table, last.pos, own.epoch, last.seq)).await?
-        {
-            let text = format!(
-                "the database has lost row {} of {}, which it had reported durable: it was failed over to a \
-                 server that had not received it",
-                last.pos, last.table.name
-            );
-            return Err(PgError::Database(text));
-        }
-        for row in rows.iter().filter(|row| row.table.is_some()) {
-            self.insert_again(&mut mending, &mut **session, row).await?;
+        self.must_have(&mut mending, &mut **session, last_durable.as_ref()).await?;
+        let there = self.those_there(&mut mending, &mut **session, &rows).await?;
+        for row in &rows {
+            self.insert_missing(&mut mending, &mut **session, row, &there).await?;
         }
         // What is there may be a commit that no standby has: all of it rests on this one.
         if !Planted::NoBarrier.is_there() && mending.in_time(session.barrier(own)).await? == 0 {
             return Err(self.tenure.fenced());
+        }
+        // Behind a pooler the barrier may have come to another server than what was before it.
+        if !Planted::MendsUnseen.is_there() {
+            self.must_have(&mut mending, &mut **session, last_durable.as_ref()).await?;
+            let there = self.those_there(&mut mending, &mut **session, &rows).await?;
+            let is_there = |row: &Placed| there.contains(&(row.table.id, row.key));
+            if !rows.iter().filter_map(Row::placed).all(|row| is_there(&row)) {
+                return Err(PgError::Unreachable(NOT_WHAT_IT_WAS.to_owned()));
+            }
         }
         let mut state = self.state.lock();
         state.rows.mended(rows.len());
@@ -194,18 +201,76 @@ impl Lane {
         Ok(())
     }
 
-    async fn insert_again(
+    /// Fails for good where the last durable row is gone.
+    async fn must_have(
+        &self,
+        mending: &mut Mending<'_>,
+        session: &mut dyn Session,
+        last_durable: Option<&Placed>,
+    ) -> Result<(), PgError> {
+        let Some(last) = last_durable.filter(|_| !Planted::LastDurableNotLookedAt.is_there()) else {
+            return Ok(());
+        };
+        if self.is_there(mending, session, last).await? {
+            return Ok(());
+        }
+        let text = format!(
+            "the database has lost row {} of {}, which it had reported durable: it was failed over to a server that \
+             had not received it",
+            last.key.0, last.table.name
+        );
+        Err(PgError::Database(text))
+    }
+
+    /// Tables and keys of those rows that are there.
+    async fn those_there(
+        &self,
+        mending: &mut Mending<'_>,
+        session: &mut dyn Session,
+        rows: &[Row],
+    ) -> Result<HashSet<(i64, RowKey)>, PgError> {
+        let mut of_tables: BTreeMap<i64, (&Table, Vec<RowKey>)> = BTreeMap::new();
+        for row in rows {
+            if let Some(table) = &row.table {
+                of_tables.entry(table.id).or_insert((table, Vec::new())).1.push(row.key());
+            }
+        }
+        let mut there = HashSet::new();
+        for (table, keys) in of_tables.into_values() {
+            for keys in keys.chunks(ASKED_MAX) {
+                let found = mending.in_time(session.which(table, self.tenure.own().epoch, keys)).await?;
+                there.extend(found.into_iter().map(|key| (table.id, key)));
+            }
+        }
+        Ok(there)
+    }
+
+    async fn insert_missing(
         &self,
         mending: &mut Mending<'_>,
         session: &mut dyn Session,
         row: &Row,
+        there: &HashSet<(i64, RowKey)>,
     ) -> Result<(), PgError> {
-        let Some(table) = &row.table else { return Ok(()) };
-        let own = self.tenure.own();
-        let inserted = mending.in_time(session.insert(own, row, IfThere::Skip)).await?;
-        if inserted == 0 && !mending.in_time(session.has(table, row.pos, own.epoch, row.seq)).await? {
+        let Some(placed) = row.placed().filter(|row| !there.contains(&(row.table.id, row.key))) else {
+            return Ok(());
+        };
+        let inserted = mending.in_time(session.insert(self.tenure.own(), row, &[], IfThere::Skip)).await?;
+        // A statement that was given up may have ended since the look.
+        if inserted == 0 && !self.is_there(mending, session, &placed).await? {
             return Err(self.tenure.fenced());
         }
         Ok(())
+    }
+
+    async fn is_there(
+        &self,
+        mending: &mut Mending<'_>,
+        session: &mut dyn Session,
+        row: &Placed,
+    ) -> Result<bool, PgError> {
+        let keys = [row.key];
+        let there = mending.in_time(session.which(&row.table, self.tenure.own().epoch, &keys)).await?;
+        Ok(!there.is_empty())
     }
 }

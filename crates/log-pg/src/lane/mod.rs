@@ -28,7 +28,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::PgError;
-use crate::database::{Asked, Database, IfThere, NO_ANSWER, Row, Session};
+use crate::database::{Asked, Database, IfThere, NO_ANSWER, Placed, Row, Session};
 use crate::driver::Driver;
 use crate::planted::Planted;
 use crate::pool::Pool;
@@ -53,6 +53,9 @@ const RETRY: Duration = Duration::from_millis(100);
 const HANGS_AFTER: Duration = TENURE;
 /// The pause before a task that has nothing to do looks whether the tenure has ended.
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
+
+/// What is said of a connection that outlived the server, as one to a pooler does.
+const NOT_WHAT_IT_WAS: &str = "the server was started anew or failed over, and lacks what was written last";
 
 #[derive(Default)]
 struct State {
@@ -278,10 +281,23 @@ impl Lane {
         self.state.lock().rows.not_there(table)
     }
 
-    /// Forgets the rows of a table that is about to be dropped. False while one of them is under way, or may be.
-    pub fn forget(&self, table: i64) -> bool {
+    /// Forgets the rows of a table that begin at or behind a position: they are about to go. False while a statement is
+    /// under way that needs one of them, or may be.
+    pub fn forget(&self, table: i64, from: u64) -> bool {
         let mut state = self.state.lock();
-        (!state.is_mending || Planted::ForgetsWhileMending.is_there()) && state.rows.forget(table)
+        (!state.is_mending || Planted::ForgetsWhileMending.is_there()) && state.rows.forget(table, from)
+    }
+
+    /// The same, when no statement needs one of them any more.
+    pub async fn forget_in_time(self: Arc<Self>, table: i64, from: u64) -> Result<(), PgError> {
+        loop {
+            let progress = self.progress.notified();
+            self.tenure.may_change()?;
+            if self.forget(table, from) {
+                return Ok(());
+            }
+            let _timed_out = tokio::time::timeout(RETRY, progress).await;
+        }
     }
 
     async fn send_rows(self: Arc<Self>) {
@@ -290,16 +306,16 @@ impl Lane {
             if self.tenure.check().is_err() {
                 return;
             }
-            let Some((index, row)) = self.take_next() else {
+            let Some((index, row, rests_on)) = self.take_next() else {
                 let _timed_out = tokio::time::timeout(LOOK_PAUSE, ready).await;
                 continue;
             };
-            let sent = self.send(&row).await;
+            let sent = self.send(&row, &rests_on).await;
             self.ended(index, sent);
         }
     }
 
-    fn take_next(&self) -> Option<(u64, Row)> {
+    fn take_next(&self) -> Option<(u64, Row, Vec<Placed>)> {
         let mut state = self.state.lock();
         if state.is_broken {
             return None;
@@ -312,7 +328,7 @@ impl Lane {
     }
 
     /// Sends a row in a free session. There is one for each task that sends, unless the lane was broken off meanwhile.
-    async fn send(&self, row: &Row) -> Result<u64, PgError> {
+    async fn send(&self, row: &Row, rests_on: &[Placed]) -> Result<u64, PgError> {
         let (generation, mut session) = {
             let mut state = self.state.lock();
             let session = state.sessions.pop();
@@ -321,7 +337,8 @@ impl Lane {
                 session.ok_or_else(|| PgError::Unreachable("the connection was cut".to_owned()))?,
             )
         };
-        let sent = self.unless_it_hangs(session.insert(self.tenure.own(), row, IfThere::Fail));
+        let sent = session.insert(self.tenure.own(), row, rests_on, IfThere::Fail);
+        let sent = self.unless_it_hangs(sent);
         let rows = if Planted::AppendTimesOut.is_there() {
             match tokio::time::timeout(RETRY, sent).await {
                 Ok(sent) => sent?,
@@ -330,6 +347,14 @@ impl Lane {
         } else {
             sent.await?
         };
+        if rows == 0 && !rests_on.is_empty() {
+            let barrier = session.barrier(self.tenure.own());
+            return match self.unless_it_hangs(barrier).await? {
+                // The epoch is over.
+                0 => Ok(0),
+                _ => Err(PgError::Unreachable(NOT_WHAT_IT_WAS.to_owned())),
+            };
+        }
         let mut state = self.state.lock();
         if state.generation == generation && !state.is_broken {
             state.sessions.push(session);

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::Lane;
+use super::rows::STATEMENTS_MAX;
 
 /// How long a lane of upkeep keeps its session when nothing is written.
 const RESTS_AFTER: Duration = Duration::from_secs(30);
@@ -19,7 +20,7 @@ pub(crate) enum Kind {
 impl Kind {
     pub(super) fn sessions(self) -> usize {
         match self {
-            Self::Journal => 2,
+            Self::Journal => STATEMENTS_MAX,
             Self::Bulk => 1,
         }
     }

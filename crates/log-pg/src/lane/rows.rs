@@ -1,16 +1,17 @@
 //! The rows of a lane that are not durable, and how far there is no gap.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use crate::database::Row;
+use crate::database::{Placed, Row};
 use crate::planted::Planted;
 use crate::tables::Table;
 
+/// Statements of a lane that may be under way at a time.
+pub(super) const STATEMENTS_MAX: usize = 2;
 /// Bytes of rows that are not durable before the next one is committed synchronously, whatever it asks for.
 const UNSYNCED_MAX: usize = 1 << 20;
 
@@ -27,17 +28,13 @@ enum Fate {
 struct Kept {
     row: Row,
     fate: Fate,
+    /// The tick at which its commit had ended.
+    ended: Option<u64>,
+    /// What its statement asks for.
+    rests_on: Vec<Placed>,
     /// When it was handed over, and when it was sent.
     since: Instant,
     sent: Instant,
-}
-
-/// A row that was reported durable: it must be there for as long as this owner lives.
-#[derive(Clone)]
-pub(super) struct LastDurable {
-    pub table: Arc<Table>,
-    pub pos: u64,
-    pub seq: i64,
 }
 
 /// Batches written and durable.
@@ -60,7 +57,8 @@ pub(super) struct Rows {
     bytes: usize,
     unsynced: usize,
     reached: Reached,
-    last_durable: Option<LastDurable>,
+    /// A row that was reported durable: it must be there for as long as this owner lives.
+    last_durable: Option<Placed>,
 }
 
 impl Rows {
@@ -73,11 +71,12 @@ impl Rows {
         }
         self.bytes += row.bytes.len();
         let now = Instant::now();
-        self.kept.push_back(Kept { row, fate: Fate::Waits, since: now, sent: now });
+        let (fate, rests_on) = (Fate::Waits, Vec::new());
+        self.kept.push_back(Kept { row, fate, ended: None, rests_on, since: now, sent: now });
     }
 
-    /// The next row to send.
-    pub fn take_next(&mut self) -> Option<(u64, Row)> {
+    /// The next row to send, and the rows that it rests on.
+    pub fn take_next(&mut self) -> Option<(u64, Row, Vec<Placed>)> {
         if self.unsent() == 0 {
             return None;
         }
@@ -86,14 +85,38 @@ impl Rows {
         self.under_way += 1;
         self.tick += 1;
         let tick = self.tick;
+        let rests_on = self.ended_last();
         let kept = self.at(index)?;
         (kept.fate, kept.sent) = (Fate::Sent(tick), Instant::now());
+        kept.rests_on.clone_from(&rests_on);
         let row = kept.row.clone();
         if Planted::AnswerBeforeFrame.is_there() {
             self.reached.written = self.reached.written.max(row.batch);
             self.reached.durable = self.reached.durable.max(row.batch);
         }
-        Some((index, row))
+        Some((index, row, rests_on))
+    }
+
+    /// The rows that ended last, the newest first, as many as may be under way at a time. A server that is started anew
+    /// or failed over may lose the newest commits: one that lost any of those that have ended lost one of these.
+    fn ended_last(&self) -> Vec<Placed> {
+        if Planted::RestsOnNothing.is_there() {
+            return Vec::new();
+        }
+        let mut last: Vec<(u64, Placed)> = Vec::new();
+        for kept in &self.kept {
+            let Some((ended, placed)) = kept.ended.zip(kept.row.placed()) else { continue };
+            let place = last.partition_point(|(other, _)| *other > ended);
+            if place < STATEMENTS_MAX {
+                last.insert(place, (ended, placed));
+                last.truncate(STATEMENTS_MAX);
+            }
+        }
+        let mut last: Vec<Placed> = last.into_iter().map(|(_, placed)| placed).collect();
+        if last.len() < STATEMENTS_MAX {
+            last.extend(self.last_durable.clone());
+        }
+        last
     }
 
     /// A row's statement has failed.
@@ -112,6 +135,7 @@ impl Rows {
         self.tick += 1;
         let tick = self.tick;
         let Some(kept) = self.at(index) else { return };
+        kept.ended = Some(tick);
         let synced_since = match kept.fate {
             Fate::Sent(sent) if kept.row.syncs => Some(sent),
             _ => None,
@@ -145,7 +169,7 @@ impl Rows {
         self.reached
     }
 
-    pub fn last_durable(&self) -> Option<LastDurable> {
+    pub fn last_durable(&self) -> Option<Placed> {
         self.last_durable.clone()
     }
 
@@ -235,10 +259,14 @@ impl Rows {
         self.kept.iter().filter(is_of).map(|kept| (kept.row.pos, kept.row.bytes.clone())).collect()
     }
 
-    /// Forgets the rows of a table that is about to be dropped. False while one of them is under way.
-    pub fn forget(&mut self, table: i64) -> bool {
-        let is_of = |row: &Row| row.table.as_ref().is_some_and(|other| other.id == table);
-        if self.kept.iter().any(|kept| is_of(&kept.row) && matches!(kept.fate, Fate::Sent(_))) {
+    /// Forgets the rows of a table that begin at or behind a position: they are about to go. False while a statement is
+    /// under way that needs one of them.
+    pub fn forget(&mut self, table: i64, from: u64) -> bool {
+        let goes = |of: &Table, pos: u64| of.id == table && pos >= from;
+        let is_of = |row: &Row| row.table.as_ref().is_some_and(|of| goes(of, row.pos));
+        let needs_it =
+            |kept: &Kept| is_of(&kept.row) || kept.rests_on.iter().any(|row| goes(&row.table, row.key.0));
+        if self.kept.iter().any(|kept| matches!(kept.fate, Fate::Sent(_)) && needs_it(kept)) {
             return false;
         }
         for kept in self.kept.iter_mut().filter(|kept| is_of(&kept.row)) {
@@ -246,7 +274,7 @@ impl Rows {
             // A row in its place keeps the order of the others.
             kept.row = Row { batch: kept.row.batch, ..Row::barrier() };
         }
-        self.last_durable.take_if(|last| last.table.id == table);
+        self.last_durable.take_if(|last| goes(&last.table, last.key.0));
         true
     }
 
@@ -265,8 +293,8 @@ impl Rows {
             self.first += 1;
             self.bytes -= kept.row.bytes.len();
             self.reached.durable = self.reached.durable.max(kept.row.batch);
-            if let Some(table) = kept.row.table {
-                self.last_durable = Some(LastDurable { table, pos: kept.row.pos, seq: kept.row.seq });
+            if let Some(placed) = kept.row.placed() {
+                self.last_durable = Some(placed);
             }
         }
         let is_written = |kept: &&Kept| matches!(kept.fate, Fate::Written(_) | Fate::Durable);
@@ -282,5 +310,88 @@ impl Rows {
         }
         let newest = newest.unwrap_or(0).max(self.reached.durable);
         self.reached.written = self.reached.written.max(newest);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::tables::Purpose;
+
+    fn row(table: &Arc<Table>, pos: u64, syncs: bool) -> Row {
+        Row { table: Some(Arc::clone(table)), pos, batch: pos + 1, syncs, ..Row::barrier() }
+    }
+
+    /// Sends a row. Answers its index, and the positions of those that it rests on.
+    fn send(rows: &mut Rows, row: Row) -> (u64, Vec<u64>) {
+        rows.push(row);
+        let (index, _, rests_on) = rows.take_next().expect("it waits");
+        (index, rests_on.iter().map(|placed| placed.key.0).collect())
+    }
+
+    #[test]
+    fn row_rests_on_the_two_that_ended_last() {
+        let table = Arc::new(Table::new(1, Purpose::Journal));
+        let mut rows = Rows::default();
+        for (pos, syncs, on) in [
+            (0, false, vec![]),
+            (1, false, vec![0]),
+            (2, false, vec![1, 0]),
+            (3, true, vec![2, 1]),
+            // All before it are durable, of which the last is remembered.
+            (4, true, vec![3]),
+            (5, false, vec![4]),
+            (6, false, vec![5, 4]),
+        ] {
+            let (index, rests_on) = send(&mut rows, row(&table, pos, syncs));
+            assert_eq!(rests_on, on, "{pos}");
+            rows.ended(index);
+        }
+        // By when they ended, and not by their order.
+        let (seventh, _) = send(&mut rows, row(&table, 7, false));
+        let (eighth, _) = send(&mut rows, row(&table, 8, true));
+        rows.ended(eighth);
+        assert_eq!(
+            send(&mut rows, row(&table, 9, false)).1,
+            [8, 6],
+            "also where a row before it is under way"
+        );
+        rows.ended(seventh);
+        assert_eq!(send(&mut rows, row(&table, 10, false)).1, [7, 8]);
+    }
+
+    #[test]
+    fn row_rests_on_those_that_are_left_where_a_table_is_forgotten() {
+        let (kept, gone) = (Table::new(1, Purpose::Slices), Table::new(2, Purpose::Slices));
+        let (kept, gone) = (Arc::new(kept), Arc::new(gone));
+        let mut rows = Rows::default();
+        for (table, pos) in [(&kept, 0), (&gone, 1), (&gone, 2)] {
+            let (index, _) = send(&mut rows, row(table, pos, false));
+            rows.ended(index);
+        }
+        assert!(rows.forget(gone.id, 0));
+        rows.push(Row::barrier());
+        let (_, _, rests_on) = rows.take_next().expect("it waits");
+        assert_eq!(rests_on.iter().map(|placed| placed.key.0).collect::<Vec<_>>(), [0]);
+    }
+
+    #[test]
+    fn table_is_not_forgotten_while_a_statement_is_under_way_that_rests_on_it() {
+        let (old, new) = (Table::new(1, Purpose::Journal), Table::new(2, Purpose::Journal));
+        let (old, new) = (Arc::new(old), Arc::new(new));
+        let mut rows = Rows::default();
+        rows.push(row(&old, 0, false));
+        let (first, _, _) = rows.take_next().expect("it waits");
+        assert!(!rows.forget(old.id, 0), "its own row is under way");
+        assert!(rows.forget(old.id, 1), "it is before those that go");
+        rows.ended(first);
+        rows.push(row(&new, 1, true));
+        let (second, _, rests_on) = rows.take_next().expect("it waits");
+        assert_eq!(rests_on.len(), 1);
+        assert!(!rows.forget(old.id, 0));
+        rows.ended(second);
+        assert!(rows.forget(old.id, 0));
     }
 }

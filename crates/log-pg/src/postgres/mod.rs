@@ -18,12 +18,13 @@ use std::time::Duration;
 use kew_core::QueueKey;
 use tokio::task::AbortHandle;
 use tokio_postgres::config::TargetSessionAttrs;
+use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Config, Statement, Transaction};
 
 use crate::PgError;
 use crate::database::{
-    Asked, Change, Claimant, Database, FoundFile, IfThere, Naming, Own, Renewed, Row, Session, Taking,
-    no_file,
+    Asked, Change, Claimant, Database, FoundFile, IfThere, Naming, Own, Placed, Renewed, Row, RowKey,
+    Session, Taking, no_file,
 };
 use crate::hosts::Hosts;
 use crate::map::Node;
@@ -41,6 +42,9 @@ const DROP_WAITS: &str = "SET LOCAL lock_timeout = '500ms'";
 const LOOK_FOR_CLIENT: &str = "SET client_connection_check_interval = '2s'";
 /// A client that vanished in a transaction would hold the shard's row locked, and no other node could take it.
 const NO_IDLE_TRANSACTION: &str = "SET idle_in_transaction_session_timeout = '2s'";
+
+/// Statements that are kept prepared on a connection: a few for each file that is in use.
+const PREPARED_MAX: usize = 100;
 
 const CLOCK: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint";
 /// Locks the shard's row for share, if the epoch is its own, and lets this transaction commit synchronously.
@@ -129,7 +133,9 @@ impl Database for Target {
 /// One connection, with the statements that were prepared on it.
 pub(crate) struct Connection {
     pub client: Client,
-    prepared: HashMap<Arc<str>, Statement>,
+    /// And when each was used last, as a number of uses.
+    prepared: HashMap<Arc<str>, (Statement, u64)>,
+    uses: u64,
     task: AbortHandle,
 }
 
@@ -148,21 +154,57 @@ impl Connection {
             // Its failure shows in the statement that is under way, and in the next.
             let _ended = connection.await;
         });
-        let connection = Self { client, prepared: HashMap::new(), task: task.abort_handle() };
+        let connection = Self { client, prepared: HashMap::new(), uses: 0, task: task.abort_handle() };
         connection.client.batch_execute(NO_IDLE_TRANSACTION).await?;
         // Not every server can: then a statement that was given up stays there until it ends by itself.
         let _can = connection.client.batch_execute(LOOK_FOR_CLIENT).await;
         Ok(connection)
     }
 
-    /// The statement of a text, prepared once.
+    /// The statement of a text, prepared unless it is one of those used last. Each file has statements of its own: those
+    /// of files that are gone would stay with the server for as long as the connection.
     async fn statement(&mut self, text: &Arc<str>) -> Result<Statement, PgError> {
-        if let Some(statement) = self.prepared.get(text) {
+        self.uses += 1;
+        if let Some((statement, used)) = self.prepared.get_mut(text) {
+            *used = self.uses;
             return Ok(statement.clone());
         }
         let statement = self.client.prepare(text).await?;
-        self.prepared.insert(Arc::clone(text), statement.clone());
+        if self.prepared.len() >= PREPARED_MAX
+            && let Some(oldest) = self.prepared.iter().min_by_key(|(_, (_, used))| *used)
+        {
+            let oldest = Arc::clone(oldest.0);
+            self.prepared.remove(&oldest);
+        }
+        self.prepared.insert(Arc::clone(text), (statement.clone(), self.uses));
         Ok(statement)
+    }
+
+    /// Commits synchronously, if rows are there.
+    async fn commit_behind(&mut self, own: Own, rests_on: &[Placed]) -> Result<u64, PgError> {
+        self.execute_behind(&Arc::from(OWN), &[&own.shard, &own.epoch], "$2", rests_on).await
+    }
+
+    /// Executes a statement that locks the shard's row at its end, if rows are there that were written in the epoch
+    /// that one of its parameters gives.
+    async fn execute_behind(
+        &mut self,
+        text: &Arc<str>,
+        values: &[&(dyn ToSql + Sync)],
+        epoch: &str,
+        rests_on: &[Placed],
+    ) -> Result<u64, PgError> {
+        if rests_on.is_empty() {
+            let statement = self.statement(text).await?;
+            return Ok(self.client.execute(&statement, values).await?);
+        }
+        let statement = self.statement(&resting_on(text, values.len(), epoch, rests_on)).await?;
+        let keys: Vec<(i64, i64)> = rests_on.iter().map(|row| (pos_of(row.key), row.key.1)).collect();
+        let mut values = values.to_vec();
+        for (pos, seq) in &keys {
+            values.extend([pos as &(dyn ToSql + Sync), seq]);
+        }
+        Ok(self.client.execute(&statement, &values).await?)
     }
 
     async fn read_rows(&mut self, table: &Table, offset: u64, bytes: &mut [u8]) -> Result<(), PgError> {
@@ -262,42 +304,72 @@ async fn drop_file(transaction: &Transaction<'_>, id: i64) -> Result<bool, PgErr
     Ok(true)
 }
 
+/// A statement with a condition for each row that it rests on. Their keys follow its own parameters.
+fn resting_on(text: &str, parameters: usize, epoch: &str, rests_on: &[Placed]) -> Arc<str> {
+    let mut conditions = String::new();
+    for (row, number) in rests_on.iter().zip((parameters + 1..).step_by(2)) {
+        let name = &row.table.name;
+        let (pos, seq) = (number, number + 1);
+        let condition = format!(
+            "AND EXISTS (SELECT 1 FROM {name} WHERE pos = ${pos}::bigint AND epoch = {epoch}::bigint
+                AND seq = ${seq}::bigint) "
+        );
+        conditions.push_str(&condition);
+    }
+    let (before, lock) = text.rsplit_once(" FOR ").expect("it locks the shard's row at its end");
+    Arc::from(format!("{before} {conditions}FOR {lock}"))
+}
+
+fn pos_of((pos, _): RowKey) -> i64 {
+    i64::try_from(pos).unwrap_or(i64::MAX)
+}
+
 impl Session for Connection {
     fn is_closed(&self) -> bool {
         self.client.is_closed()
     }
 
-    fn insert<'a>(&'a mut self, own: Own, row: &'a Row, if_there: IfThere) -> Asked<'a, u64> {
+    fn insert<'a>(
+        &'a mut self,
+        own: Own,
+        row: &'a Row,
+        rests_on: &'a [Placed],
+        if_there: IfThere,
+    ) -> Asked<'a, u64> {
         Box::pin(async move {
-            let Some(table) = &row.table else { return self.barrier(own).await };
+            let Some(table) = &row.table else { return self.commit_behind(own, rests_on).await };
             let syncs = if row.syncs { "on" } else { "off" };
+            let pos = pos_of(row.key());
+            let bytes: &[u8] = &row.bytes;
+            let values: [&(dyn ToSql + Sync); 6] = [&own.shard, &pos, &row.seq, &own.epoch, &bytes, &syncs];
             let text = match if_there {
                 IfThere::Fail => &table.insert,
                 IfThere::Skip => &table.insert_if_missing,
             };
-            let statement = self.statement(text).await?;
-            let pos = i64::try_from(row.pos).unwrap_or(i64::MAX);
-            let bytes: &[u8] = &row.bytes;
-            let inserted = self
-                .client
-                .execute(&statement, &[&own.shard, &pos, &row.seq, &own.epoch, &bytes, &syncs])
-                .await?;
-            Ok(inserted)
+            self.execute_behind(text, &values, "$4", rests_on).await
         })
     }
 
     fn barrier(&mut self, own: Own) -> Asked<'_, u64> {
-        Box::pin(async move {
-            let statement = self.statement(&Arc::from(OWN)).await?;
-            Ok(self.client.execute(&statement, &[&own.shard, &own.epoch]).await?)
-        })
+        Box::pin(self.commit_behind(own, &[]))
     }
 
-    fn has<'a>(&'a mut self, table: &'a Table, pos: u64, epoch: i64, seq: i64) -> Asked<'a, bool> {
+    fn which<'a>(&'a mut self, table: &'a Table, epoch: i64, rows: &'a [RowKey]) -> Asked<'a, Vec<RowKey>> {
         Box::pin(async move {
-            let text = format!("SELECT 1 FROM {} WHERE pos = $1 AND epoch = $2 AND seq = $3", table.name);
-            let pos = i64::try_from(pos).unwrap_or(i64::MAX);
-            Ok(self.client.query_opt(&text, &[&pos, &epoch, &seq]).await?.is_some())
+            // LIMIT keeps the planner from a join that reads the whole table, of which it has no statistics: each row is
+            // a look into the index.
+            let text = format!(
+                "SELECT number FROM unnest($2::bigint[], $3::bigint[]) WITH ORDINALITY AS wanted (pos, seq, number),
+                    LATERAL (SELECT 1 FROM {} AS found WHERE found.pos = wanted.pos AND found.epoch = $1
+                        AND found.seq = wanted.seq LIMIT 1) AS found",
+                table.name
+            );
+            let positions: Vec<i64> = rows.iter().copied().map(pos_of).collect();
+            let numbers: Vec<i64> = rows.iter().map(|row| row.1).collect();
+            let found = self.client.query(&text, &[&epoch, &positions, &numbers]).await?;
+            let found =
+                found.iter().filter_map(|row| usize::try_from(row.get::<_, i64>(0)).ok()?.checked_sub(1));
+            Ok(found.filter_map(|place| rows.get(place).copied()).collect())
         })
     }
 

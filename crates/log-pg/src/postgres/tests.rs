@@ -75,6 +75,86 @@ fn release_or_renaming_that_is_carried_out_late_frees_no_name_that_was_claimed_s
 }
 
 #[test]
+fn rows_that_are_there_are_those_of_position_number_and_epoch() {
+    let server = PgServer::start(&["fsync=off"]).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let url = server.database().unwrap();
+    runtime.block_on(async {
+        let (mut connection, epoch) = owner_of(&url).await;
+        let own = Own { shard: SHARD, epoch };
+        let table = Arc::new(Table::new(1, Purpose::Slices));
+        let name = "checkpoints/slice".to_owned();
+        let create = Change::Create { id: 1, name, table: Some(Arc::clone(&table)) };
+        assert!(connection.change(own, &create).await.unwrap());
+        for (pos, seq) in [(0, 1), (0, 2), (7, 3), (1 << 40, 4)] {
+            let row = Row { table: Some(Arc::clone(&table)), pos, seq, ..Row::barrier() };
+            assert_eq!(connection.insert(own, &row, &[], IfThere::Skip).await.unwrap(), 1);
+            assert_eq!(connection.insert(own, &row, &[], IfThere::Skip).await.unwrap(), 0, "it is there");
+        }
+        let asked = [(1 << 40, 4), (7, 4), (0, 1), (8, 3), (0, 2)];
+        let mut found = connection.which(&table, epoch, &asked).await.unwrap();
+        found.sort_unstable();
+        assert_eq!(found, [(0, 1), (0, 2), (1 << 40, 4)]);
+        assert_eq!(connection.which(&table, epoch + 1, &asked).await.unwrap(), []);
+        assert_eq!(connection.which(&table, epoch, &[]).await.unwrap(), []);
+    });
+}
+
+#[test]
+fn statements_of_files_that_are_gone_do_not_stay_prepared() {
+    let server = PgServer::start(&["fsync=off"]).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let url = server.database().unwrap();
+    runtime.block_on(async {
+        let mut connection = Target::of(&url).unwrap().open().await.unwrap();
+        for file in 0..3 * PREPARED_MAX {
+            connection.statement(&Arc::from(format!("SELECT {file}"))).await.unwrap();
+        }
+        let prepared = connection.client.query_one("SELECT count(*) FROM pg_prepared_statements", &[]);
+        let prepared: i64 = prepared.await.unwrap().get(0);
+        // And the one that counts.
+        assert_eq!(prepared, PREPARED_MAX as i64 + 1);
+        assert!(connection.prepared.contains_key(format!("SELECT {}", 3 * PREPARED_MAX - 1).as_str()));
+    });
+}
+
+#[test]
+fn row_and_barrier_are_committed_only_behind_the_rows_that_they_rest_on() {
+    let server = PgServer::start(&["fsync=off"]).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let url = server.database().unwrap();
+    runtime.block_on(async {
+        let (mut connection, epoch) = owner_of(&url).await;
+        let own = Own { shard: SHARD, epoch };
+        let (one, other) = (Table::new(1, Purpose::Journal), Table::new(2, Purpose::Journal));
+        let (one, other) = (Arc::new(one), Arc::new(other));
+        for table in [&one, &other] {
+            let create = Change::Create {
+                id: table.id,
+                name: format!("segments/{}", table.id),
+                table: Some(Arc::clone(table)),
+            };
+            assert!(connection.change(own, &create).await.unwrap());
+        }
+        let row = |table: &Arc<Table>, pos| Row { table: Some(Arc::clone(table)), pos, ..Row::barrier() };
+        let placed = |table: &Arc<Table>, pos| Placed { table: Arc::clone(table), key: (pos, 0) };
+        let mut commit = async |row: &Row, rests_on: &[Placed], if_there| {
+            connection.insert(own, row, rests_on, if_there).await.unwrap()
+        };
+        assert_eq!(commit(&row(&one, 0), &[], IfThere::Fail).await, 1);
+        let (there, missing) = (placed(&one, 0), placed(&one, 7));
+        assert_eq!(commit(&row(&other, 0), std::slice::from_ref(&missing), IfThere::Fail).await, 0);
+        assert_eq!(commit(&row(&other, 0), &[there.clone(), missing.clone()], IfThere::Skip).await, 0);
+        assert_eq!(commit(&row(&other, 0), std::slice::from_ref(&there), IfThere::Fail).await, 1);
+        let both = [there.clone(), placed(&other, 0)];
+        assert_eq!(commit(&row(&one, 7), &both, IfThere::Skip).await, 1);
+        assert_eq!(commit(&Row::barrier(), &both, IfThere::Fail).await, 1);
+        assert_eq!(commit(&Row::barrier(), &[there, missing], IfThere::Fail).await, 1, "it is there now");
+        assert_eq!(commit(&Row::barrier(), &[placed(&other, 8)], IfThere::Fail).await, 0);
+    });
+}
+
+#[test]
 fn renewal_that_is_carried_out_after_the_shard_was_given_up_brings_nothing_back() {
     let server = PgServer::start(&["fsync=off"]).unwrap();
     let url = server.database().unwrap();

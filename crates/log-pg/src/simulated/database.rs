@@ -54,6 +54,8 @@ pub(super) struct State {
     is_silent: bool,
     /// Somebody reads every table.
     is_read: bool,
+    /// Connections outlive the server.
+    pub is_pooled: bool,
     /// Looks at the clock that are to be cut.
     pub looks_to_cut: u64,
     /// Statements that are never answered.
@@ -93,6 +95,7 @@ impl SimDatabase {
             looks_to_cut: 0,
             is_silent: false,
             is_read: false,
+            is_pooled: false,
             hanging: Hanging::Nothing,
             connections: 0,
             connections_max: u64::MAX,
@@ -202,6 +205,7 @@ impl SimDatabase {
         evaluate: impl FnOnce(&Tables, i64, &[(i32, i64)]) -> Result<(T, Vec<Did>), PgError>,
     ) -> Result<T, PgError> {
         pause(course.before).await;
+        let incarnation = self.clone().led_to(incarnation).await;
         let locked = loop {
             let begun = self.0.lock().begin(incarnation, &transaction)?;
             match begun {
@@ -223,8 +227,10 @@ impl SimDatabase {
         };
         pause(course.during).await;
         self.fault(course.fault, Fault::RestartBefore, Fault::FailOverBefore);
-        let number = self.0.lock().commit(incarnation, transaction, did)?;
-        if transaction.transaction.is_synced {
+        // What does nothing makes nothing durable either.
+        let is_synced = transaction.transaction.is_synced && !did.is_empty();
+        let number = self.0.lock().commit(incarnation, transaction, did, is_synced)?;
+        if is_synced {
             pause(course.waiting).await;
             self.fault(course.fault, Fault::RestartWhileWaiting, Fault::FailOverWhileWaiting);
             if course.fault == Some(Fault::ShownAndWithdrawn) {
@@ -236,6 +242,19 @@ impl SimDatabase {
         pause(course.after).await;
         self.0.lock().is_same(incarnation)?;
         Ok(answer)
+    }
+
+    /// The server that a statement of a connection comes to. A pooler waits until there is one.
+    async fn led_to(self, incarnation: u64) -> u64 {
+        let (is_pooled, up_at) = {
+            let state = self.0.lock();
+            (state.is_pooled, state.up_at)
+        };
+        if !is_pooled {
+            return incarnation;
+        }
+        tokio::time::sleep_until(up_at).await;
+        self.0.lock().incarnation
     }
 
     fn fault(&self, planned: Option<Fault>, restarts: Fault, fails_over: Fault) {
@@ -305,10 +324,16 @@ impl State {
     }
 
     /// Commits on this server.
-    fn commit(&mut self, incarnation: u64, begun: &Begun, did: Vec<Did>) -> Result<u64, PgError> {
+    fn commit(
+        &mut self,
+        incarnation: u64,
+        begun: &Begun,
+        did: Vec<Did>,
+        is_synced: bool,
+    ) -> Result<u64, PgError> {
         self.is_same(incarnation)?;
         self.commits += 1;
-        let (number, is_synced) = (self.commits, begun.transaction.is_synced);
+        let number = self.commits;
         if !is_synced {
             did.iter().for_each(|did| self.visible.apply(did));
             self.locks.end(begun);

@@ -15,8 +15,8 @@ use super::names;
 use super::tables::{Did, Key, Tables};
 use crate::PgError;
 use crate::database::{
-    Asked, Change, Claimant, FoundFile, IfThere, NODES_KEPT, Naming, Own, Renewed, Row, Session, Taking,
-    no_file,
+    Asked, Change, Claimant, FoundFile, IfThere, NODES_KEPT, Naming, Own, Placed, Renewed, Row, RowKey,
+    Session, Taking, no_file,
 };
 use crate::map::Node;
 use crate::planted::Planted;
@@ -89,6 +89,15 @@ impl SimSession {
         done
     }
 
+    /// Commits synchronously, if rows are there.
+    async fn commit_behind(&mut self, own: Own, rests_on: Vec<Placed>) -> Result<u64, PgError> {
+        let commits = move |tables: &Tables, _| {
+            let does = tables.has_epoch(own) && have_all(tables, own.epoch, &rests_on)?;
+            Ok(if does { (1, vec![Did::Nothing]) } else { (0, Vec::new()) })
+        };
+        self.ask(false, synced(RowLock::Share(own.shard)), commits).await
+    }
+
     /// Never goes on where statements of this kind hang.
     async fn hang_if(&self, kind: Hanging) {
         if self.server.lets_hang(kind) {
@@ -139,9 +148,16 @@ impl Session for SimSession {
         self.is_closed
     }
 
-    fn insert<'a>(&'a mut self, own: Own, row: &'a Row, if_there: IfThere) -> Asked<'a, u64> {
+    fn insert<'a>(
+        &'a mut self,
+        own: Own,
+        row: &'a Row,
+        rests_on: &'a [Placed],
+        if_there: IfThere,
+    ) -> Asked<'a, u64> {
+        let rests_on = rests_on.to_vec();
         Box::pin(async move {
-            let Some(table) = row.table.clone() else { return self.barrier(own).await };
+            let Some(table) = row.table.clone() else { return self.commit_behind(own, rests_on).await };
             let key = (row.pos, own.epoch, row.seq);
             let transaction = Transaction {
                 lock: RowLock::Share(own.shard),
@@ -154,7 +170,7 @@ impl Session for SimSession {
             sleep(self.server.row_arrives_after()).await;
             self.ask(is_append, transaction, move |tables, _| {
                 let is_there = tables.has(&table, key)?;
-                if is_fenced && !tables.has_epoch(own) {
+                if (is_fenced && !tables.has_epoch(own)) || !have_all(tables, own.epoch, &rests_on)? {
                     return Ok((0, Vec::new()));
                 }
                 match (is_there, if_there) {
@@ -170,13 +186,20 @@ impl Session for SimSession {
     }
 
     fn barrier(&mut self, own: Own) -> Asked<'_, u64> {
-        let owns = move |tables: &Tables, _| Ok((u64::from(tables.has_epoch(own)), vec![Did::Nothing]));
-        Box::pin(self.ask(false, synced(RowLock::Share(own.shard)), owns))
+        Box::pin(self.commit_behind(own, Vec::new()))
     }
 
-    fn has<'a>(&'a mut self, table: &'a Table, pos: u64, epoch: i64, seq: i64) -> Asked<'a, bool> {
-        let table = table.clone();
-        Box::pin(self.look(move |tables, _| tables.has(&table, (pos, epoch, seq))))
+    fn which<'a>(&'a mut self, table: &'a Table, epoch: i64, rows: &'a [RowKey]) -> Asked<'a, Vec<RowKey>> {
+        let (table, rows) = (table.clone(), rows.to_vec());
+        Box::pin(self.look(move |tables, _| {
+            let mut found = Vec::new();
+            for (pos, seq) in rows {
+                if tables.has(&table, (pos, epoch, seq))? {
+                    found.push((pos, seq));
+                }
+            }
+            Ok(found)
+        }))
     }
 
     fn read<'a>(&'a mut self, table: &'a Table, offset: u64, len: usize) -> Asked<'a, Vec<u8>> {
@@ -335,6 +358,16 @@ impl Session for SimSession {
                 .await
         })
     }
+}
+
+/// Whether rows of an epoch are all there.
+fn have_all(tables: &Tables, epoch: i64, rows: &[Placed]) -> Result<bool, PgError> {
+    for Placed { table, key: (pos, seq) } in rows {
+        if !tables.has(table, (*pos, epoch, *seq))? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// What a change of files does.

@@ -20,6 +20,12 @@ impl SimDatabase {
         self.0.lock().hanging == kind
     }
 
+    /// From now on a pooler stands before the server, in transaction mode: a connection without a statement under way
+    /// outlives the server, and its next statement comes to the one that is there then.
+    pub fn pool_connections(&self) {
+        self.0.lock().is_pooled = true;
+    }
+
     /// No connection is taken that would be one more than there are now.
     pub fn take_no_more_connections(&self) {
         let mut state = self.0.lock();

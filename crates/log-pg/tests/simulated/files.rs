@@ -6,7 +6,7 @@ use std::time::Duration;
 use kew_log_pg::planted::Planted;
 use kew_log_pg::simulated::{Rates, World};
 use kew_log_pg::{PgDisk, TENURE};
-use kew_store_log::{Disk, DiskFile};
+use kew_store_log::{BatchMark, Disk, DiskFile};
 
 use crate::laws::Place;
 
@@ -78,6 +78,113 @@ fn file_that_is_removed_while_its_rows_are_inserted_again_ends_no_owner() {
     assert!(!removal_during_mending_ends_the_owner());
     let _planted = Planted::ForgetsWhileMending.plant();
     assert!(removal_during_mending_ends_the_owner(), "the planted fault shows nothing");
+}
+
+/// Seeds for what happens between a row and the next one.
+const SEEDS: u64 = 200;
+
+/// Seeds in which a file was synced that does not hold what was written to it: one row, and as many as `work` writes.
+/// Behind a pooler in transaction mode no connection shows that the server was started anew, or failed over.
+fn lost_behind_a_pooler(work: impl Fn(&World, &dyn DiskFile, u64) -> usize) -> Vec<u64> {
+    let loses = |seed: &u64| {
+        let world = World::new(*seed, Rates { latency_ms: 20, ..Rates::default() });
+        let _inside = world.enter();
+        world.database().pool_connections();
+        let (disk, _power) = world.own("owner").unwrap();
+        let file = disk.create("segments/file").unwrap();
+        world.pass(Duration::from_secs(1));
+        file.append(0, b"old", BatchMark { number: 1, must_sync: false }).unwrap();
+        let written = work(&world, &*file, *seed);
+        let synced = file.sync_data();
+        let rows = world.database().rows_of(disk.tenure().epoch());
+        synced.is_ok() && disk.tenure().over().is_none() && rows < 1 + written
+    };
+    (1..=SEEDS).filter(loses).collect()
+}
+
+fn append_a_second_row(file: &dyn DiskFile) {
+    file.append(3, b"new", BatchMark { number: 2, must_sync: true }).unwrap();
+}
+
+/// The server is started anew between two rows.
+fn starts_anew(world: &World, file: &dyn DiskFile, seed: u64) -> usize {
+    world.pass(Duration::from_millis(seed));
+    world.database().restart(Duration::ZERO);
+    append_a_second_row(file);
+    1
+}
+
+/// The same before several rows, of which the last is synced.
+fn starts_anew_before_several(world: &World, file: &dyn DiskFile, seed: u64) -> usize {
+    world.pass(Duration::from_millis(seed));
+    world.database().restart(Duration::ZERO);
+    for row in 1..5 {
+        let mark = BatchMark { number: row + 1, must_sync: row == 4 };
+        file.append(row * 3, b"new", mark).unwrap();
+        world.pass(Duration::from_millis(seed % 100));
+    }
+    4
+}
+
+/// The same with what upkeep writes, of which nothing is synced before the end.
+fn starts_anew_while_upkeep_writes(world: &World, file: &dyn DiskFile, seed: u64) -> usize {
+    world.pass(Duration::from_millis(seed));
+    for row in 1..7 {
+        if row == 3 {
+            world.database().restart(Duration::ZERO);
+        }
+        file.write_at(row * 3, b"new").unwrap();
+        world.pass(Duration::from_millis(seed % 100));
+    }
+    6
+}
+
+/// The server is failed over while the lane mends, as a statement was under way when the server was started anew.
+fn fails_over_while_mending(world: &World, file: &dyn DiskFile, seed: u64) -> usize {
+    append_a_second_row(file);
+    world.pass(Duration::from_millis(seed % 50));
+    world.database().restart(Duration::ZERO);
+    world.pass(Duration::from_millis(2 * seed));
+    world.database().fail_over(Duration::ZERO);
+    1
+}
+
+#[test]
+fn row_that_a_server_behind_a_pooler_lost_is_missed_by_the_next_one() {
+    for work in [starts_anew, starts_anew_before_several, starts_anew_while_upkeep_writes] {
+        assert_eq!(lost_behind_a_pooler(work), Vec::<u64>::new());
+        let _planted = Planted::RestsOnNothing.plant();
+        assert_ne!(lost_behind_a_pooler(work), Vec::<u64>::new(), "the planted fault shows nothing");
+    }
+}
+
+#[test]
+fn rows_that_a_server_behind_a_pooler_lost_while_they_were_mended_are_inserted_again() {
+    assert_eq!(lost_behind_a_pooler(fails_over_while_mending), Vec::<u64>::new());
+    let _planted = Planted::MendsUnseen.plant();
+    let lost = lost_behind_a_pooler(fails_over_while_mending);
+    assert_ne!(lost, Vec::<u64>::new(), "the planted fault shows nothing");
+}
+
+#[test]
+fn many_rows_are_mended_where_a_quarter_of_all_statements_fail() {
+    const ROWS: u64 = 100;
+    let world = World::new(1, Rates::default());
+    let _inside = world.enter();
+    let (disk, _power) = world.own("owner").unwrap();
+    let file = disk.create("checkpoints/slice").unwrap();
+    let epoch = disk.tenure().epoch();
+    assert_eq!(world.database().rows_of(epoch), 0);
+    // A quarter of all faults are cut connections, and the others are switched off.
+    world.database().set_rates(Rates { per_mille: 1_000, ..Rates::default() });
+    world.database().restart(Duration::ZERO);
+    for row in 0..ROWS {
+        file.write_at(row * 4, b"rows").unwrap();
+    }
+    world.pass(Duration::from_secs(60));
+    assert_eq!(disk.tenure().over(), None);
+    assert_eq!(world.database().rows_of(epoch) as u64, ROWS, "each mending begins anew");
+    file.sync_data().unwrap();
 }
 
 #[test]

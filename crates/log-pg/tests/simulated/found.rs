@@ -135,10 +135,13 @@ fn answers_when_the_event_loop_ends() -> (u64, u64) {
 }
 
 /// Whether a change is acknowledged and then not found, after a fail-over to a standby that had not received a change
-/// before it.
-fn acknowledged_behind_a_loss_is_lost() -> bool {
+/// before it. A pooler does not show that a connection came to another server.
+fn acknowledged_behind_a_loss_is_lost(is_pooled: bool) -> bool {
     let world = World::new(1, Rates { latency_ms: 1, ..Rates::default() });
     let _inside = world.enter();
+    if is_pooled {
+        world.database().pool_connections();
+    }
     let (mut node, mut history) = owner(&world);
     let standby = world.database().photograph();
     put_a_document(&world, &mut node, &mut history);
@@ -280,9 +283,16 @@ fn renewal_beside_a_take_over_is_found() {
 
 #[test]
 fn last_durable_row_that_is_not_looked_at_is_found() {
-    assert!(!acknowledged_behind_a_loss_is_lost());
+    assert!(!acknowledged_behind_a_loss_is_lost(false));
     let _planted = Planted::LastDurableNotLookedAt.plant();
-    assert!(acknowledged_behind_a_loss_is_lost(), "the planted fault shows nothing");
+    assert!(acknowledged_behind_a_loss_is_lost(false), "the planted fault shows nothing");
+}
+
+#[test]
+fn row_that_rests_on_nothing_is_found_behind_a_pooler() {
+    assert!(!acknowledged_behind_a_loss_is_lost(true));
+    let _planted = Planted::RestsOnNothing.plant();
+    assert!(acknowledged_behind_a_loss_is_lost(true), "the planted fault shows nothing");
 }
 
 #[test]

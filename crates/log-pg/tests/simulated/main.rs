@@ -88,7 +88,8 @@ fn every_append_of_a_long_history_meets_every_fault() {
         for first in firsts {
             let at_appends = Some(AtAppends { first, one_in: APART, fault });
             let rates = Rates { latency_ms: 1, at_appends, ..Rates::default() };
-            let plan = Plan { seed: 7, commands: LONG, rates, life_max: LONG, large_row: 0 };
+            let plan =
+                Plan { seed: 7, commands: LONG, rates, life_max: LONG, large_row: 0, is_pooled: false };
             let played = play(plan);
             all.add(played.unwrap_or_else(|complaint| panic!("{fault:?} at append {first}: {complaint}")));
         }

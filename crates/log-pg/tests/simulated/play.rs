@@ -38,6 +38,8 @@ pub struct Plan {
     pub life_max: u64,
     /// Bytes of a row that is sent beside another.
     pub large_row: u64,
+    /// A pooler in transaction mode stands before the database.
+    pub is_pooled: bool,
 }
 
 impl Plan {
@@ -54,7 +56,7 @@ impl Plan {
         };
         let life_max = 20 + random.below(200);
         let large_row = LARGE_ROWS[random.below(LARGE_ROWS.len() as u64) as usize];
-        Self { seed, commands, rates, life_max, large_row }
+        Self { seed, commands, rates, life_max, large_row, is_pooled: seed % 8 == 3 }
     }
 }
 
@@ -96,6 +98,9 @@ pub fn play(plan: Plan) -> Result<Lived, String> {
         planted::set_wall_clock_back(0);
         let world = World::new(plan.seed, Rates::default()).with_large_rows_from(plan.large_row);
         let _inside = world.enter();
+        if plan.is_pooled {
+            world.database().pool_connections();
+        }
         let mut play = Play::new(&world, plan)?;
         let played = play.run();
         let (appends, faults) = world.database().counts();

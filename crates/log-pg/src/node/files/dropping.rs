@@ -85,7 +85,7 @@ impl Shared {
         let mut failed = None;
         for id in ids.by_ref() {
             // A row that came after its table would be refused, and the shard lost.
-            if !(self.journal.forget(id) && self.bulk.forget(id)) {
+            if !(self.journal.forget(id, 0) && self.bulk.forget(id, 0)) {
                 busy.push(id);
                 continue;
             }

@@ -173,6 +173,10 @@ impl DiskFile for PgFile {
 
     fn cut(&self, from: u64) -> io::Result<bool> {
         let Some(table) = &self.state.table else { return Ok(false) };
+        for lane in [&self.shared.bulk, &self.shared.journal] {
+            let forgotten = Arc::clone(lane).forget_in_time(table.id, from);
+            self.shared.home.driver.wait(forgotten).unwrap_or(Err(PgError::Closed))?;
+        }
         let (table, from, id) = (Arc::clone(table), i64::try_from(from).unwrap_or(i64::MAX), table.id);
         self.shared.change(Change::Cut { table, from })?;
         self.shared.written.note(id);
