@@ -207,6 +207,12 @@ impl PgError {
     }
 }
 
+/// Codes of errors about prepared statements: Kew prepares each once for a connection, so a pooler mixed connections.
+const OF_STATEMENTS: [&str; 2] = ["26000", "42P05"];
+/// What a pooler has to be set to.
+pub(crate) const POOLER_KEEPS_STATEMENTS: &str = "a pooler in transaction mode must keep prepared statements \
+    (PgBouncer 1.21 or newer with max_prepared_statements); session mode needs no setting";
+
 /// Codes of errors that may pass by themselves, or in another session. Of a class that is not listed whole each code
 /// stands alone. One that is missing here ends the owner.
 const PASSING: [(&str, &str); 19] = [
@@ -257,11 +263,12 @@ impl From<tokio_postgres::Error> for PgError {
                 Self::Database(text)
             };
         };
-        let text = match db.hint() {
-            None => format!("{} ({})", db.message(), db.code().code()),
-            Some(hint) => format!("{} ({}); {hint}", db.message(), db.code().code()),
-        };
         let code = db.code().code();
+        let hint = db.hint().or_else(|| OF_STATEMENTS.contains(&code).then_some(POOLER_KEEPS_STATEMENTS));
+        let text = match hint {
+            None => format!("{} ({code})", db.message()),
+            Some(hint) => format!("{} ({code}); {hint}", db.message()),
+        };
         if *db.code() == SqlState::DISK_FULL {
             Self::NoSpace(text)
         } else if passes(code) {

@@ -3,6 +3,7 @@
 use tokio_postgres::Client;
 
 use crate::PgError;
+use crate::error::POOLER_KEEPS_STATEMENTS;
 use crate::postgres::Target;
 
 /// The oldest PostgreSQL that is tested.
@@ -45,7 +46,5 @@ pub(crate) async fn of_pooler(client: &Client, target: &Target) -> Result<Option
     let seen = other.client.query_one("SELECT coalesce(current_setting('kew.mark', true), '')", &[]).await?;
     client.query_one(MARK, &[&""]).await?;
     let is_shared = seen.get::<_, String>(0) == "marked";
-    let warning = "a pooler in transaction mode stands before PostgreSQL: it must keep prepared statements \
-        (PgBouncer 1.21 or newer with max_prepared_statements); session mode needs no setting";
-    Ok(is_shared.then(|| warning.to_owned()))
+    Ok(is_shared.then(|| format!("a pooler stands before PostgreSQL: {POOLER_KEEPS_STATEMENTS}")))
 }
