@@ -153,20 +153,18 @@ impl Book {
         })
     }
 
-    /// Messages with an entry that stand so, with the instant they are listed by.
-    pub(crate) fn leased_or_hidden(&self, leased: bool) -> Vec<(Timestamp, Item)> {
+    /// Messages with an entry that stand so, with the instant they are listed by: the first ones, this many at most. All
+    /// are looked at, and few are kept.
+    pub(crate) fn leased_or_hidden(&self, leased: bool, most: usize) -> Vec<(Timestamp, Item)> {
         let listed = |entry: &Entry| match &entry.hold {
             Hold::Ready => false,
             Hold::Delayed => !leased,
             Hold::Leased(lease) => leased && self.is_running(lease),
         };
-        let mut found: Vec<(Timestamp, Item)> = self
-            .held
-            .entries
-            .values()
-            .filter(|entry| listed(entry))
-            .map(|entry| (entry.visible_at(), entry.item))
-            .collect();
+        let entries = self.held.entries.values().filter(|entry| listed(entry));
+        let entries = entries.map(|entry| (entry.visible_at(), entry.item));
+        let mut found = First { most, found: Vec::new() };
+        found.extend(entries);
         if !leased {
             let hidden = self.held.far.iter().filter(|item| !self.held.far.is_shown(item));
             found.extend(hidden.map(|item| (item.visible_at, item)));
@@ -176,8 +174,7 @@ impl Book {
                 found.extend(delayed.into_iter().flatten().map(|item| (item.sent_at.plus(delay), item)));
             }
         }
-        found.sort_unstable_by_key(|(at, item)| (*at, item.sequence));
-        found
+        found.in_order()
     }
 
     /// Leases kept by owners, in order.
@@ -193,5 +190,40 @@ impl Book {
             .collect();
         owned.sort_unstable_by_key(|(sequence, _)| *sequence);
         owned
+    }
+}
+
+/// The first of many messages, by the instant they are listed by.
+struct First {
+    most: usize,
+    /// At most twice as many as are wanted, and one.
+    found: Vec<(Timestamp, Item)>,
+}
+
+impl First {
+    fn extend(&mut self, listed: impl Iterator<Item = (Timestamp, Item)>) {
+        for one in listed {
+            self.found.push(one);
+            if self.found.len() / 2 >= self.most.max(1) {
+                self.leave_first();
+            }
+        }
+    }
+
+    fn leave_first(&mut self) {
+        if self.most < self.found.len() {
+            let _first = self.found.select_nth_unstable_by_key(self.most, Self::place);
+            self.found.truncate(self.most);
+        }
+    }
+
+    fn in_order(mut self) -> Vec<(Timestamp, Item)> {
+        self.leave_first();
+        self.found.sort_unstable_by_key(Self::place);
+        self.found
+    }
+
+    fn place((at, item): &(Timestamp, Item)) -> (Timestamp, Sequence) {
+        (*at, item.sequence)
     }
 }

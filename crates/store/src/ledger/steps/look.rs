@@ -69,11 +69,11 @@ fn seen(book: &Book, command: &Peek) -> Vec<(Item, State)> {
         }
         View::Ready => book.ready_items().skip(skip).take(max).map(|item| (item, State::Ready)).collect(),
         View::Delayed => {
-            let held = book.leased_or_hidden(false).into_iter().skip(skip).take(max);
+            let held = book.leased_or_hidden(false, skip.saturating_add(max)).into_iter().skip(skip);
             held.map(|(until, item)| (item, State::Delayed { until })).collect()
         }
         View::Leased => {
-            let held = book.leased_or_hidden(true).into_iter().skip(skip).take(max);
+            let held = book.leased_or_hidden(true, skip.saturating_add(max)).into_iter().skip(skip);
             held.map(|(until, item)| (item, State::Leased { until })).collect()
         }
     }
