@@ -198,8 +198,8 @@ pub(crate) trait Session: Send {
     /// Whether the connection is known to be closed.
     fn is_closed(&self) -> bool;
 
-    /// Inserts a row and commits, if the epoch is the shard's and the rows that it rests on are there. Answers 1 then, also
-    /// for a barrier, and else 0.
+    /// Inserts a row and commits, if the epoch is the shard's and the rows that it rests on are there. Answers how many rows
+    /// were inserted, and 1 for a barrier.
     fn insert<'a>(
         &'a mut self,
         own: Own,
@@ -207,7 +207,7 @@ pub(crate) trait Session: Send {
         rests_on: &'a [Placed],
         if_there: IfThere,
     ) -> Asked<'a, u64>;
-    /// Commits synchronously if the epoch is the shard's: everything committed before survives from then on. Answers 1,
+    /// Commits synchronously if the epoch is the shard's: what this server has survives from then on. Answers 1,
     /// or 0 when the epoch is over.
     fn barrier(&mut self, own: Own) -> Asked<'_, u64>;
     /// Which rows of a table are there, of these that were written in an epoch. One whose insert is under way may come

@@ -1,7 +1,7 @@
 //! What follows a session that failed: the database is brought to what was handed over, whatever became of the
 //! statements that failed.
 //!
-//! In new sessions the lane looks whether the last durable row is still there, and which rows are there of those not
+//! In new sessions the lane looks whether the last durable rows are still there, and which rows are there of those not
 //! known to be durable. It inserts the missing ones, and makes a synchronous commit, the barrier, because the database
 //! may show commits that no standby has. Then all of them must be there. Where a statement of this fails it begins anew,
 //! and finds what it inserted before, unless the server lost that.
@@ -168,10 +168,11 @@ impl Lane {
             (state.rows.all(), state.rows.last_durable())
         };
         let own = self.tenure.own();
-        self.must_have(&mut mending, &mut **session, last_durable.as_ref()).await?;
-        let there = self.those_there(&mut mending, &mut **session, &rows).await?;
+        self.must_have(&mut mending, &mut **session, &last_durable).await?;
+        let placed = || rows.iter().filter_map(Row::placed);
+        let was_there = self.those_there(&mut mending, &mut **session, placed()).await?;
         for row in &rows {
-            self.insert_missing(&mut mending, &mut **session, row, &there).await?;
+            self.insert_missing(&mut mending, &mut **session, row, &was_there).await?;
         }
         // What is there may be a commit that no standby has: all of it rests on this one.
         if !Planted::NoBarrier.is_there() && mending.in_time(session.barrier(own)).await? == 0 {
@@ -179,15 +180,14 @@ impl Lane {
         }
         // Behind a pooler the barrier may have come to another server than what was before it.
         if !Planted::MendsUnseen.is_there() {
-            self.must_have(&mut mending, &mut **session, last_durable.as_ref()).await?;
-            let there = self.those_there(&mut mending, &mut **session, &rows).await?;
-            let is_there = |row: &Placed| there.contains(&(row.table.id, row.key));
-            if !rows.iter().filter_map(Row::placed).all(|row| is_there(&row)) {
+            self.must_have(&mut mending, &mut **session, &last_durable).await?;
+            let there = self.those_there(&mut mending, &mut **session, placed()).await?;
+            if !placed().all(|row| there.contains(&(row.table.id, row.key))) {
                 return Err(PgError::Unreachable(NOT_WHAT_IT_WAS.to_owned()));
             }
         }
         let mut state = self.state.lock();
-        state.rows.mended(rows.len());
+        state.rows.mended(rows.len(), |row| was_there.contains(&(row.table.id, row.key)));
         // Asked for meanwhile: these sessions may lead to a server that was failed over.
         state.is_broken = state.looks_wanted != looks_wanted;
         state.broken_at = state.is_broken.then(Instant::now);
@@ -201,19 +201,20 @@ impl Lane {
         Ok(())
     }
 
-    /// Fails for good where the last durable row is gone.
+    /// Fails for good where one of the last durable rows is gone.
     async fn must_have(
         &self,
         mending: &mut Mending<'_>,
         session: &mut dyn Session,
-        last_durable: Option<&Placed>,
+        last_durable: &[Placed],
     ) -> Result<(), PgError> {
-        let Some(last) = last_durable.filter(|_| !Planted::LastDurableNotLookedAt.is_there()) else {
-            return Ok(());
-        };
-        if self.is_there(mending, session, last).await? {
+        if Planted::LastDurableNotLookedAt.is_there() {
             return Ok(());
         }
+        let there = self.those_there(mending, session, last_durable.iter().cloned()).await?;
+        let Some(last) = last_durable.iter().find(|row| !there.contains(&(row.table.id, row.key))) else {
+            return Ok(());
+        };
         let text = format!(
             "the database has lost row {} of {}, which it had reported durable: it was failed over to a server that \
              had not received it",
@@ -227,18 +228,16 @@ impl Lane {
         &self,
         mending: &mut Mending<'_>,
         session: &mut dyn Session,
-        rows: &[Row],
+        rows: impl Iterator<Item = Placed>,
     ) -> Result<HashSet<(i64, RowKey)>, PgError> {
-        let mut of_tables: BTreeMap<i64, (&Table, Vec<RowKey>)> = BTreeMap::new();
-        for row in rows {
-            if let Some(table) = &row.table {
-                of_tables.entry(table.id).or_insert((table, Vec::new())).1.push(row.key());
-            }
+        let mut of_tables: BTreeMap<i64, (Arc<Table>, Vec<RowKey>)> = BTreeMap::new();
+        for Placed { table, key } in rows {
+            of_tables.entry(table.id).or_insert((table, Vec::new())).1.push(key);
         }
         let mut there = HashSet::new();
         for (table, keys) in of_tables.into_values() {
             for keys in keys.chunks(ASKED_MAX) {
-                let found = mending.in_time(session.which(table, self.tenure.own().epoch, keys)).await?;
+                let found = mending.in_time(session.which(&table, self.tenure.own().epoch, keys)).await?;
                 there.extend(found.into_iter().map(|key| (table.id, key)));
             }
         }

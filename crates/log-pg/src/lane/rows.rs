@@ -57,8 +57,36 @@ pub(super) struct Rows {
     bytes: usize,
     unsynced: usize,
     reached: Reached,
-    /// A row that was reported durable: it must be there for as long as this owner lives.
-    last_durable: Option<Placed>,
+    /// The rows that ended last.
+    ended: Newest,
+    /// Those of them that were reported durable: they must be there for as long as this owner lives.
+    durable: Newest,
+}
+
+/// Rows that are remembered after they ended. Those of a table that is dropped are forgotten, and the others do then.
+const REMEMBERED: usize = 8;
+
+/// Rows by when they ended, the newest first.
+#[derive(Default)]
+struct Newest(Vec<(u64, Placed)>);
+
+impl Newest {
+    fn add(&mut self, ended: u64, row: Placed) {
+        let place = self.0.partition_point(|(other, _)| *other > ended);
+        if place < REMEMBERED {
+            self.0.insert(place, (ended, row));
+            self.0.truncate(REMEMBERED);
+        }
+    }
+
+    /// As many as may be under way at a time.
+    fn first(&self) -> impl Iterator<Item = &Placed> {
+        self.0.iter().take(STATEMENTS_MAX).map(|(_, row)| row)
+    }
+
+    fn has(&self, row: &Placed) -> bool {
+        self.0.iter().any(|(_, other)| other.table.id == row.table.id && other.key == row.key)
+    }
 }
 
 impl Rows {
@@ -85,7 +113,7 @@ impl Rows {
         self.under_way += 1;
         self.tick += 1;
         let tick = self.tick;
-        let rests_on = self.ended_last();
+        let rests_on = self.rests_on();
         let kept = self.at(index)?;
         (kept.fate, kept.sent) = (Fate::Sent(tick), Instant::now());
         kept.rests_on.clone_from(&rests_on);
@@ -97,26 +125,17 @@ impl Rows {
         Some((index, row, rests_on))
     }
 
-    /// The rows that ended last, the newest first, as many as may be under way at a time. A server that is started anew
+    /// What a row rests on: the rows that ended last, as many as may be under way at a time. A server that is started anew
     /// or failed over may lose the newest commits: one that lost any of those that have ended lost one of these.
-    fn ended_last(&self) -> Vec<Placed> {
+    fn rests_on(&self) -> Vec<Placed> {
         if Planted::RestsOnNothing.is_there() {
             return Vec::new();
         }
-        let mut last: Vec<(u64, Placed)> = Vec::new();
-        for kept in &self.kept {
-            let Some((ended, placed)) = kept.ended.zip(kept.row.placed()) else { continue };
-            let place = last.partition_point(|(other, _)| *other > ended);
-            if place < STATEMENTS_MAX {
-                last.insert(place, (ended, placed));
-                last.truncate(STATEMENTS_MAX);
-            }
-        }
-        let mut last: Vec<Placed> = last.into_iter().map(|(_, placed)| placed).collect();
-        if last.len() < STATEMENTS_MAX {
-            last.extend(self.last_durable.clone());
-        }
-        last
+        let mut newest: Vec<Placed> = self.ended.first().cloned().collect();
+        // Those that ended later are forgotten.
+        let older = self.durable.first().filter(|row| !self.ended.has(row));
+        newest.extend(older.take(STATEMENTS_MAX - newest.len()).cloned());
+        newest
     }
 
     /// A row's statement has failed.
@@ -136,11 +155,15 @@ impl Rows {
         let tick = self.tick;
         let Some(kept) = self.at(index) else { return };
         kept.ended = Some(tick);
+        let placed = kept.row.placed();
         let synced_since = match kept.fate {
             Fate::Sent(sent) if kept.row.syncs => Some(sent),
             _ => None,
         };
         kept.fate = if synced_since.is_some() { Fate::Durable } else { Fate::Written(tick) };
+        if let Some(placed) = placed {
+            self.ended.add(tick, placed);
+        }
         if let Some(since) = synced_since {
             for kept in &mut self.kept {
                 if matches!(kept.fate, Fate::Written(at) if at < since) {
@@ -156,10 +179,18 @@ impl Rows {
         self.kept.iter().map(|kept| kept.row.clone()).collect()
     }
 
-    /// The first rows are durable, this many.
-    pub fn mended(&mut self, count: usize) {
-        for kept in self.kept.iter_mut().take(count) {
-            kept.fate = Fate::Durable;
+    /// The first rows are durable, this many. Those that were not there were inserted, in their order.
+    pub fn mended(&mut self, count: usize, was_there: impl Fn(&Placed) -> bool) {
+        for inserted in [false, true] {
+            for kept in self.kept.iter_mut().take(count) {
+                kept.fate = Fate::Durable;
+                let Some(placed) = kept.row.placed().filter(|row| was_there(row) != inserted) else {
+                    continue;
+                };
+                self.tick += 1;
+                kept.ended = Some(self.tick);
+                self.ended.add(self.tick, placed);
+            }
         }
         self.next = self.next.max(self.first + count as u64);
         self.let_durable_go();
@@ -169,8 +200,9 @@ impl Rows {
         self.reached
     }
 
-    pub fn last_durable(&self) -> Option<Placed> {
-        self.last_durable.clone()
+    /// The rows that ended last of those that were reported durable.
+    pub fn last_durable(&self) -> Vec<Placed> {
+        self.durable.first().cloned().collect()
     }
 
     pub fn bytes(&self) -> usize {
@@ -274,7 +306,9 @@ impl Rows {
             // A row in its place keeps the order of the others.
             kept.row = Row { batch: kept.row.batch, ..Row::barrier() };
         }
-        self.last_durable.take_if(|last| goes(&last.table, last.key.0));
+        for newest in [&mut self.ended, &mut self.durable] {
+            newest.0.retain(|(_, row)| !goes(&row.table, row.key.0));
+        }
         true
     }
 
@@ -293,8 +327,8 @@ impl Rows {
             self.first += 1;
             self.bytes -= kept.row.bytes.len();
             self.reached.durable = self.reached.durable.max(kept.row.batch);
-            if let Some(placed) = kept.row.placed() {
-                self.last_durable = Some(placed);
+            if let Some((ended, placed)) = kept.ended.zip(kept.row.placed()) {
+                self.durable.add(ended, placed);
             }
         }
         let is_written = |kept: &&Kept| matches!(kept.fate, Fate::Written(_) | Fate::Durable);
@@ -340,9 +374,9 @@ mod tests {
             (1, false, vec![0]),
             (2, false, vec![1, 0]),
             (3, true, vec![2, 1]),
-            // All before it are durable, of which the last is remembered.
-            (4, true, vec![3]),
-            (5, false, vec![4]),
+            // All before it are durable.
+            (4, true, vec![3, 2]),
+            (5, false, vec![4, 3]),
             (6, false, vec![5, 4]),
         ] {
             let (index, rests_on) = send(&mut rows, row(&table, pos, syncs));
@@ -353,13 +387,30 @@ mod tests {
         let (seventh, _) = send(&mut rows, row(&table, 7, false));
         let (eighth, _) = send(&mut rows, row(&table, 8, true));
         rows.ended(eighth);
-        assert_eq!(
-            send(&mut rows, row(&table, 9, false)).1,
-            [8, 6],
-            "also where a row before it is under way"
-        );
+        let (ninth, rests_on) = send(&mut rows, row(&table, 9, false));
+        assert_eq!(rests_on, [8, 6], "also where a row before it is under way");
         rows.ended(seventh);
-        assert_eq!(send(&mut rows, row(&table, 10, false)).1, [7, 8]);
+        rows.ended(ninth);
+        assert_eq!(send(&mut rows, row(&table, 10, false)).1, [9, 7]);
+    }
+
+    #[test]
+    fn last_durable_rows_are_those_that_ended_last_and_not_the_last_ones() {
+        let table = Arc::new(Table::new(1, Purpose::Journal));
+        let mut rows = Rows::default();
+        let [first, second] = [0, 1].map(|pos| send(&mut rows, row(&table, pos, true)).0);
+        rows.ended(second);
+        assert!(rows.last_durable().is_empty(), "the one before it is under way");
+        rows.ended(first);
+        let durable = |rows: &Rows| rows.last_durable().iter().map(|row| row.key.0).collect::<Vec<_>>();
+        assert_eq!(durable(&rows), [0, 1]);
+        // Of those that were mended, the ones that were not there came last.
+        for pos in 2..5 {
+            rows.push(row(&table, pos, true));
+        }
+        rows.mended(3, |row| row.key.0 == 4);
+        assert_eq!(durable(&rows), [3, 2]);
+        assert_eq!(send(&mut rows, row(&table, 5, true)).1, [3, 2]);
     }
 
     #[test]
