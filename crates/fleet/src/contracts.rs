@@ -46,6 +46,10 @@ pub trait Carrier: Send + Sync + 'static {
 pub trait Names: Send + Sync + 'static {
     /// Gives a name to a shard unless another one has it. Answers the shard that has it then.
     fn claim(&self, shard: ShardId, key: &QueueKey) -> Agreed<ShardId>;
+    /// The same for a queue of that shard, which cannot be in the one that a free name is to come back to.
+    fn claim_for_rename(&self, shard: ShardId, key: &QueueKey) -> Agreed<ShardId> {
+        self.claim(shard, key)
+    }
     /// Takes a name from a shard.
     fn release(&self, shard: ShardId, key: &QueueKey) -> Agreed<()>;
     /// Gives a shard exactly the names of these queues, which its ledger has: its owner before may have died between

@@ -1,10 +1,11 @@
 //! Queues that are made, changed and deleted: all nodes agree to that before it is answered.
 //!
 //! A name belongs to one shard. The owner of the shard claims it, then makes the queue in the shard's ledger; whether
-//! there is a queue of the name is said by that ledger. A deleted queue's name is released after it is gone from the
-//! ledger, so an owner that dies in between leaves a name without a queue, which its successor finds and releases.
-//! Before the answer, every node that is heard of shows the queue as it is now: also where the asker went away, and
-//! where it is not clear yet whether the step will last.
+//! there is a queue of the name is said by that ledger. A new queue is made in the shard that has its name. One that is
+//! renamed stays in its shard, which gets the name unless another shard has a queue of it. A deleted queue's name is
+//! released after it is gone from the ledger, so an owner that dies in between leaves a name without a queue, which
+//! its successor finds and releases. Before the answer, every node that is heard of shows the queue as it is now: also
+//! where the asker went away, and where it is not clear yet whether the step will last.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use std::time::Duration;
 
 use kew_core::command::{CreateQueue, DeleteQueue, UpdateQueue};
 use kew_core::{Command, DeadLetterAction, Outcome, Pause, QueueId, QueueKey, RuleError, ShardId, Timestamp};
-use kew_engine::{Engine, EngineError};
+use kew_engine::Engine;
 use kew_store::StoreError;
 
 use crate::asking::away;
@@ -25,6 +26,9 @@ use kew_peer::{Refusal, Reply, Request};
 const SHARDS_TRIED: usize = 4;
 /// The pause before it is tried again to release names.
 const RELEASES_AGAIN: Duration = Duration::from_millis(500);
+
+/// How often it is tried to rename a queue to a name that another shard has without a queue, and is to release.
+const RENAMES_TRIED: usize = 3;
 
 /// How often it is tried to have a rule follow a rename, and the pause in between.
 const FOLLOWS_TRIED: usize = 8;
@@ -46,7 +50,9 @@ impl Inner {
             let request = Request::Step { shard, command: command.clone() };
             match self.try_owner(shard, request).await {
                 Ok(Reply::Done(outcome)) => return Ok(outcome),
-                Err(Refusal::NameIsIn(other)) => shard = other,
+                // Only a new queue may be in any shard. One that is there would be changed past its shard's names.
+                Err(Refusal::NameIsIn(other)) if matches!(command, Command::CreateQueue(_)) => shard = other,
+                Err(Refusal::NameIsIn(_)) => return Err(away("the name of the queue is in another shard")),
                 Err(Refusal::Store(error)) => return Err(error),
                 Ok(Reply::Queues(..) | Reply::Shown | Reply::Seen(_)) | Err(Refusal::NotTheOwner) => break,
             }
@@ -97,13 +103,39 @@ impl Inner {
         stores.filter(|(other, _)| *other == shard).any(|(_, store)| store.health().is_err())
     }
 
-    /// The same in a shard that is kept here, one name of it at a time. What has begun goes on although its asker goes
-    /// away, as one does whose link is cut: the other nodes must hear of what was done.
+    /// The same in a shard that is kept here.
     pub(crate) async fn define_here(
         self: &Arc<Self>,
         shard: ShardId,
         command: Command,
     ) -> Result<Outcome, Refusal> {
+        let (queue, new_key) = match &command {
+            Command::UpdateQueue(update) => (Some(update.queue), update.rename.clone()),
+            Command::DeleteQueue(delete) => (Some(delete.queue), None),
+            _ => (None, None),
+        };
+        if queue.is_some_and(|queue| self.places.count.of_queue(queue) != shard) {
+            return Err(Refusal::Store(away("the queue is in another shard than the one that was asked")));
+        }
+        let Some(new_key) = new_key else { return self.define_in_turn(shard, command).await };
+        for _ in 0..RENAMES_TRIED {
+            let other = match self.define_in_turn(shard, command.clone()).await {
+                Err(Refusal::NameIsIn(other)) => other,
+                done => return done,
+            };
+            let taken = self.engine().and_then(|engine| engine.queue(&new_key));
+            if let Some(taken) = taken.filter(|taken| self.places.count.of_queue(taken.id) == other) {
+                return Err(Refusal::Store(RuleError::QueueExists(taken).into()));
+            }
+            // Its owner is just making a queue of the name, or has still to release it.
+            tokio::time::sleep(RELEASES_AGAIN).await;
+        }
+        Err(Refusal::Store(away("another shard has the name, and shows no queue of it")))
+    }
+
+    /// The same, one name of the shard at a time. What has begun goes on although its asker goes away, as one does
+    /// whose link is cut: the other nodes must hear of what was done.
+    async fn define_in_turn(self: &Arc<Self>, shard: ShardId, command: Command) -> Result<Outcome, Refusal> {
         let one_at_a_time = self.directory.naming(shard).await;
         self.must_keep(shard)?;
         let ends = || Refusal::Store(away("the node ends"));
@@ -185,7 +217,7 @@ impl Inner {
         create: CreateQueue,
     ) -> Result<Outcome, Refusal> {
         let key = create.key.clone();
-        self.claim(shard, &key).await?;
+        is_claimed(shard, self.names.claim(shard, &key).await)?;
         let _making = Making::begin(self, &key, shard);
         let done = engine.carry_out(Command::CreateQueue(create)).await;
         match engine.queue(&key).filter(|queue| self.places.count.of_queue(queue.id) == shard) {
@@ -208,7 +240,7 @@ impl Inner {
         let (queue, before) = (update.queue, engine.queue_by_id(update.queue));
         let renamed = update.rename.clone();
         if let Some(key) = &renamed {
-            self.claim(shard, key).await?;
+            is_claimed(shard, self.names.claim_for_rename(shard, key).await)?;
         }
         let done = engine.carry_out(Command::UpdateQueue(update)).await;
         if let Some(queue) = engine.queue_by_id(queue) {
@@ -220,10 +252,8 @@ impl Inner {
                 self.release(shard, &before.key).await;
                 *was_renamed = Some((before.key.clone(), key));
             }
-            // The ledger has the last word: a name that it refused belongs to no queue, or to its old one.
-            (Err(EngineError::Rule(_)), _, Some(key)) if engine.queue(&key).is_none() => {
-                self.release(shard, &key).await;
-            }
+            // The ledger has the last word: a name that it did not take belongs to no queue, or to its old one.
+            (Err(_), _, Some(key)) if engine.queue(&key).is_none() => self.release(shard, &key).await,
             _ => {}
         }
         done.map_err(refusal)
@@ -284,14 +314,6 @@ impl Inner {
         }
     }
 
-    async fn claim(&self, shard: ShardId, key: &QueueKey) -> Result<(), Refusal> {
-        match self.names.claim(shard, key).await {
-            Ok(owner) if owner == shard => Ok(()),
-            Ok(owner) => Err(Refusal::NameIsIn(owner)),
-            Err(error) => Err(Refusal::Store(error)),
-        }
-    }
-
     /// Tells every other node that something is paused.
     pub(crate) async fn share(
         self: Arc<Self>,
@@ -300,6 +322,15 @@ impl Inner {
     ) -> Result<Outcome, StoreError> {
         self.tell_all(Request::Pause { pause, until }).await;
         Ok(Outcome::Done)
+    }
+}
+
+/// Whether a shard has the name that it claimed.
+fn is_claimed(shard: ShardId, claimed: Result<ShardId, StoreError>) -> Result<(), Refusal> {
+    match claimed {
+        Ok(owner) if owner == shard => Ok(()),
+        Ok(owner) => Err(Refusal::NameIsIn(owner)),
+        Err(error) => Err(Refusal::Store(error)),
     }
 }
 

@@ -181,7 +181,9 @@ struct KnownNames {
 struct Known {
     shards: HashMap<QueueKey, ShardId>,
     /// Names whose queues are gone. A new queue of such a name is made in the same shard, so that the end of the one
-    /// and the beginning of the other lie in one journal: whatever a crash forgets, no name is in two shards.
+    /// and the beginning of the other lie in one journal: whatever a crash forgets, no name is in two shards. A queue
+    /// that is renamed cannot go there. A name is released when the end of its queue was answered: with `--durability
+    /// os` alone can a power cut forget that and not the rename.
     free: HashMap<QueueKey, Freed>,
     /// The order in which they became free. Of a name that was taken again meanwhile an entry stays behind.
     order: VecDeque<(u64, QueueKey)>,
@@ -201,8 +203,13 @@ impl Known {
     /// The shard that a name belongs to: this one, if nothing is known of it.
     fn claim(&mut self, shard: ShardId, key: &QueueKey) -> ShardId {
         let freed = self.free.get(key).map(|freed| freed.shard).filter(|owner| *owner != shard);
-        if let Some(owner) = self.shards.get(key).copied().or(freed) {
-            return owner;
+        freed.unwrap_or_else(|| self.claim_for_rename(shard, key))
+    }
+
+    /// The same, also where the name is free and was another shard's.
+    fn claim_for_rename(&mut self, shard: ShardId, key: &QueueKey) -> ShardId {
+        if let Some(owner) = self.shards.get(key) {
+            return *owner;
         }
         self.free.remove(key);
         self.shards.insert(key.clone(), shard);
@@ -258,6 +265,11 @@ impl Names for KnownNames {
         Box::pin(std::future::ready(Ok(owner)))
     }
 
+    fn claim_for_rename(&self, shard: ShardId, key: &QueueKey) -> Agreed<ShardId> {
+        let owner = self.known.lock().claim_for_rename(shard, key);
+        Box::pin(std::future::ready(Ok(owner)))
+    }
+
     fn release(&self, shard: ShardId, key: &QueueKey) -> Agreed<()> {
         self.known.lock().release(shard, key);
         Box::pin(std::future::ready(Ok(())))
@@ -292,6 +304,17 @@ mod tests {
             "its end lies in the journal of that shard"
         );
         assert_eq!(known.claim(ShardId(1), &key("a")), ShardId(1));
+        assert_eq!(known.free.len(), 0);
+    }
+
+    #[test]
+    fn free_name_goes_to_the_shard_of_a_queue_that_is_renamed_to_it() {
+        let mut known = Known::default();
+        assert_eq!(known.claim(ShardId(1), &key("a")), ShardId(1));
+        assert_eq!(known.claim_for_rename(ShardId(2), &key("a")), ShardId(1), "a queue has it");
+        known.release(ShardId(1), &key("a"));
+        assert_eq!(known.claim_for_rename(ShardId(2), &key("a")), ShardId(2));
+        assert_eq!(known.claim(ShardId(1), &key("a")), ShardId(2));
         assert_eq!(known.free.len(), 0);
     }
 

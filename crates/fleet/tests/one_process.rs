@@ -4,9 +4,11 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use kew_core::command::{CreateQueue, FirstReceipts, Lease, Send};
-use kew_core::{AccountId, Command, NewMessage, Policy, Queue, QueueKey, ShardCount, ShardPlace, Timestamp};
-use kew_engine::{Engine, Options, TimeSource};
+use kew_core::command::{CreateQueue, DeleteQueue, FirstReceipts, Lease, Send, UpdateQueue};
+use kew_core::{
+    AccountId, Command, NewMessage, Policy, Queue, QueueKey, RuleError, ShardCount, ShardPlace, Timestamp,
+};
+use kew_engine::{Engine, EngineError, Options, TimeSource};
 use kew_fleet::{Fleet, loops_of_process};
 use kew_store::ledger::Bounds;
 use kew_store::{MemoryStore, Store};
@@ -68,6 +70,19 @@ impl Loop {
     fn make(&self, name: &str) -> Arc<Queue> {
         let (engine, create) = (Arc::clone(&self.engine), create(name));
         self.run(async move { engine.create_queue(create).await }).expect("the queue is made")
+    }
+
+    fn rename(&self, queue: &Queue, name: &str) -> Result<Arc<Queue>, EngineError> {
+        let (rename, documents) = (Some(key(name)), Vec::new());
+        let update = UpdateQueue { queue: queue.id, if_version: None, policy: None, documents, rename };
+        let engine = Arc::clone(&self.engine);
+        self.run(async move { engine.update_queue(update).await })
+    }
+
+    fn delete(&self, queue: &Queue) {
+        let delete = DeleteQueue { queue: queue.id, if_version: None };
+        let engine = Arc::clone(&self.engine);
+        self.run(async move { engine.delete_queue(delete).await }).expect("the queue is deleted");
     }
 
     fn send(&self, queue: &Queue, body: &'static str) {
@@ -185,6 +200,46 @@ fn loop_that_stood_still_hears_of_a_queue_that_was_made_meanwhile() {
     assert_eq!(loops[1].engine.queue(&queue.key), None);
     drop(goes_on);
     until("it has heard", || loops[1].engine.queue(&queue.key).is_some());
+}
+
+#[test]
+fn name_of_a_queue_in_another_shard_is_refused_for_a_rename_and_the_shards_go_together_again() {
+    let stores = stores(2);
+    let loops = begin(stores.clone());
+    let (a, b) = (loops[0].make("a"), loops[0].make("b"));
+    for one in &loops {
+        for (queue, taken) in [(&a, &b), (&b, &a)] {
+            let refused = one.rename(queue, &taken.key.name);
+            assert_eq!(refused, Err(EngineError::Rule(RuleError::QueueExists(Arc::clone(taken)))));
+        }
+    }
+    drop(loops);
+    let again = begin(stores);
+    for queue in [&a, &b] {
+        assert_eq!(again[0].engine.queue(&queue.key).map(|found| found.id), Some(queue.id));
+    }
+}
+
+#[test]
+fn name_of_a_queue_that_is_gone_from_another_shard_is_free_for_a_rename() {
+    let stores = stores(2);
+    let loops = begin(stores.clone());
+    let (a, b) = (loops[0].make("a"), loops[0].make("b"));
+    loops[0].delete(&b);
+    for one in &loops {
+        let renamed = one.rename(&a, "b").expect("no queue has the name");
+        assert_eq!(renamed.id, a.id);
+        let back = one.rename(&a, "a").expect("no queue has the name");
+        assert_eq!(back.id, a.id);
+    }
+    loops[1].rename(&a, "b").expect("no queue has the name");
+    let new = loops[1].make("a");
+    assert_eq!(loops[0].rename(&new, "b").map(drop).ok(), None, "the renamed queue has it");
+    drop(loops);
+    let again = begin(stores);
+    for (name, queue) in [("a", &new), ("b", &a)] {
+        assert_eq!(again[1].engine.queue(&key(name)).map(|found| found.id), Some(queue.id));
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod databases;
 mod faults;
 mod moving;
 mod operator;
+mod renaming;
 mod time;
 mod world;
 

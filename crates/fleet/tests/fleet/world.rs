@@ -80,6 +80,8 @@ pub struct Faults {
     pub at_step: Mutex<Option<AtStep>>,
     /// What is done while it is made ready for another node, if anything.
     pub at_prepare: Mutex<Option<AtPrepare>>,
+    /// How it refuses every queue that is made, changed or deleted, if it does.
+    pub refuses: Mutex<Option<StoreError>>,
     /// Why it cannot be copied to another database, if so.
     pub cannot_copy: Mutex<Option<String>>,
 }
@@ -485,6 +487,11 @@ impl Names for Reach {
             return silent();
         }
         let mut state = self.world.state.lock();
+        let other = |key: &QueueKey| state.names.get(key).copied().filter(|owner| *owner != shard);
+        if let Some(owner) = keys.iter().find_map(other) {
+            let what = format!("the name of a queue in shard {shard} is in shard {owner}");
+            return Box::pin(std::future::ready(Err(StoreError::Damaged { what })));
+        }
         state.names.retain(|_, owner| *owner != shard);
         state.names.extend(keys.into_iter().map(|key| (key, shard)));
         Box::pin(std::future::ready(Ok(())))
@@ -572,6 +579,11 @@ impl Store for Owned {
     fn step(&self, now: Timestamp, command: &Command) -> Submission {
         if let Some(at_step) = &*self.faults.at_step.lock() {
             at_step(command);
+        }
+        let defines =
+            matches!(command, Command::CreateQueue(_) | Command::UpdateQueue(_) | Command::DeleteQueue(_));
+        if let Some(error) = self.faults.refuses.lock().clone().filter(|_| defines) {
+            return Submission::settled(Err(error));
         }
         if self.may_answer() {
             return self.inner.step(now, command);

@@ -3,10 +3,11 @@
 use std::time::{Duration, Instant};
 
 use kew_log_pg::server::{PgServer, name_in};
+use serde_json::{Value, json};
 
 use super::hangs::send_for_a_while;
 use super::load::Load;
-use super::nodes::{Node, ask, ask_within};
+use super::nodes::{Node, ask, ask_within, request};
 use super::takeover::{judge, kills};
 
 /// Served again this long after a node went.
@@ -56,6 +57,52 @@ fn any_node_serves_a_queue_that_another_one_keeps() {
     for node in &nodes {
         let listed = ask(node.sqs, "ListQueues", "{}").expect("the node answers");
         assert_eq!(listed.matches("/queue-").count(), 9, "{listed}");
+    }
+}
+
+#[test]
+fn rename_to_the_name_of_a_queue_in_another_shard_is_a_conflict_at_every_node() {
+    let server = PgServer::start(&["fsync=off"]).expect("PostgreSQL starts");
+    let url = server.database().expect("the server makes databases");
+    let mut nodes = fleet(&url);
+    let call = |node: &Node, method: &str, path: &str, body: &Value| {
+        let path = format!("/client/v4/accounts/0/queues{path}");
+        let headers = ["Authorization: Bearer any", "Content-Type: application/json"];
+        let reply = request(node.cloudflare, method, &path, &headers, &body.to_string());
+        let (status, body) = reply.expect("the node answers");
+        (status, serde_json::from_str::<Value>(&body).expect("a reply is JSON"))
+    };
+    let rename = |node: &Node, queue: &str, name: &str| {
+        call(node, "PATCH", &format!("/{queue}"), &json!({ "queue_name": name }))
+    };
+    // Each in another shard, so some of them at each node.
+    let queues: Vec<(String, String)> = (0..6)
+        .map(|number| {
+            let name = format!("queue-{number}");
+            let (status, made) = call(&nodes[number % 3], "POST", "", &json!({ "queue_name": name }));
+            assert_eq!(status, 200, "{made}");
+            (made["result"]["queue_id"].as_str().expect("a queue has an id").to_owned(), name)
+        })
+        .collect();
+    for node in &nodes {
+        for pair in queues.windows(2) {
+            let (status, reply) = rename(node, &pair[0].0, &pair[1].1);
+            assert_eq!((status, &reply["errors"][0]["code"]), (409, &json!(11_009)), "{reply}");
+        }
+    }
+    let (gone, free) = &queues[5];
+    assert_eq!(call(&nodes[0], "DELETE", &format!("/{gone}"), &Value::Null).0, 200);
+    assert_eq!(rename(&nodes[1], &queues[0].0, free).0, 200, "the name is free");
+    for node in &mut nodes {
+        node.kill();
+        node.start_again();
+    }
+    for node in &nodes {
+        wait_until_it_knows_all(node);
+        let listed = ask(node.sqs, "ListQueues", "{}").expect("the node answers");
+        assert_eq!(listed.matches("/queue-").count(), 5, "{listed}");
+        let (_, shown) = call(node, "GET", &format!("/{}", queues[0].0), &Value::Null);
+        assert_eq!(shown["result"]["queue_name"], **free, "{shown}");
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::program::{Kew, data_directory, fail, reply};
+use super::program::{Kew, data_directory, fail, http, reply};
 use super::push::{self, Hook};
 use super::store_tool::{done, errors, tool};
 
@@ -128,6 +128,44 @@ fn a_name_is_one_queue_however_many_connections_make_it_at_once() {
     kew.kill();
     let again = start(directory.path(), &[]);
     assert_eq!(shards_of_queues(&again).len(), 4);
+}
+
+#[test]
+fn the_name_of_a_queue_in_another_shard_is_a_conflict_for_a_rename_and_the_store_opens_again() {
+    let directory = data_directory();
+    let mut kew = start(directory.path(), &["--shards", "2"]);
+    let address = push::cloudflare(&kew);
+    let made = |name: &str| {
+        let made = push::call(&address, "POST", "", &json!({ "queue_name": name }));
+        made["queue_id"].as_str().expect("a queue has an id").to_owned()
+    };
+    let (first, second) = (made("first"), made("second"));
+    assert_eq!(shards_of_queues(&kew).values().copied().collect::<BTreeSet<_>>(), BTreeSet::from([0, 1]));
+    let rename = |method: &str, id: &str, name: &str| {
+        let path = format!("/client/v4/accounts/0/queues/{id}");
+        let body = json!({ "queue_name": name }).to_string();
+        http(&address, method, &path, &[("Authorization", "Bearer any")], &body)
+    };
+    for method in ["PATCH", "PUT"] {
+        for (id, taken) in [(&first, "second"), (&second, "first")] {
+            let (status, reply) = rename(method, id, taken);
+            let reply: Value = serde_json::from_str(&reply).expect("a reply is JSON");
+            assert_eq!((status, &reply["errors"][0]["code"]), (409, &json!(11_009)), "{reply}");
+        }
+    }
+    push::call(&address, "DELETE", &format!("/{second}"), &Value::Null);
+    assert_eq!(rename("PATCH", &first, "second").0, 200, "the name is free");
+    let again = made("first");
+    kew.kill();
+
+    let kew = start(directory.path(), &[]);
+    let names: Vec<String> = shards_of_queues(&kew).into_keys().collect();
+    assert_eq!(names, ["first", "second"]);
+    let address = push::cloudflare(&kew);
+    for (id, name) in [(&again, "first"), (&first, "second")] {
+        let shown = push::call(&address, "GET", &format!("/{id}"), &Value::Null);
+        assert_eq!(shown["queue_name"], name, "{shown}");
+    }
 }
 
 #[test]
