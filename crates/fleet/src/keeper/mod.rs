@@ -188,8 +188,10 @@ impl Keeper {
 
     /// Whether a node that leaves has nothing more to hand over.
     fn has_handed_over(&self, map: &FleetMap) -> bool {
+        // Nodes that leave too take nothing.
+        let leaving = self.fleet.leaving(map);
         let is_alone =
-            |shard: &ShardId| map.part_of(*shard).nodes.iter().all(|node| node.id == self.fleet.me);
+            |shard: &ShardId| map.part_of(*shard).nodes.iter().all(|node| leaving.contains(&node.id));
         let stays = |shard: &ShardId| map.is_beside_silence(map.part_of(*shard)) || is_alone(shard);
         self.opening.is_empty() && self.closing.is_empty() && self.kept.keys().all(stays)
     }

@@ -215,6 +215,19 @@ async fn node_that_joins_gets_its_share_and_one_that_leaves_gives_its_own_away()
 }
 
 #[tokio::test(start_paused = true)]
+async fn nodes_that_all_leave_together_do_not_wait_for_each_other_to_take_their_shards() {
+    let world = World::of(6);
+    world.keep_publishing();
+    let (a, b, c) = (world.start("a").await, world.start("b").await, world.start("c").await);
+    world.settled(&[&a, &b, &c]).await;
+    let all = async { tokio::join!(a.leave(&world), b.leave(&world), c.leave(&world)) };
+    tokio::time::timeout(Duration::from_secs(5), all).await.expect("no other node is left to take a shard");
+    assert_eq!(world.owned().len(), 0, "no node is left");
+    let d = world.start("d").await;
+    world.settled(&[&d]).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn node_that_is_cut_off_does_not_claim_to_know_all_names() {
     let world = World::of(2);
     world.keep_publishing();
