@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use kew_peer::link::limits::BEAT_EVERY;
+use kew_peer::link::limits::{self, BEAT_EVERY};
 
 /// A node that no change reaches for this long knows by itself that it is cut off.
-pub const CUT_OFF_AFTER: Duration = Duration::from_millis(1_250);
+pub const CUT_OFF_AFTER: Duration = limits::CUT_OFF_AFTER;
 /// How long it is tried to notify a node of one change. By then it is cut off, and knows that.
 pub(crate) const TELLS_MAX: Duration = CUT_OFF_AFTER.saturating_add(Duration::from_millis(250));
 /// A map of the fleet that is older than this may not know of a new owner.

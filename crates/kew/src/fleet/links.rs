@@ -43,7 +43,7 @@ impl Carrier for Links {
     fn heard_in(&self, node: &NodeId) -> Option<u64> {
         let links = self.peers.links();
         let link = links.iter().find(|link| link.peer().id.as_str() == &*node.0)?;
-        (link.surely_heard().elapsed() < CUT_OFF_AFTER).then(|| link.id().number())
+        (link.surely_heard().elapsed() < CUT_OFF_AFTER).then(|| link.conversation())
     }
 }
 

@@ -106,6 +106,40 @@ fn rename_to_the_name_of_a_queue_in_another_shard_is_a_conflict_at_every_node() 
     }
 }
 
+/// As long as others tell a node of a new queue, and not so long that their links to it end.
+const STANDS_STILL: Duration = Duration::from_millis(1_650);
+
+#[test]
+fn node_that_stood_still_while_a_queue_was_made_elsewhere_does_not_deny_it() {
+    let server = PgServer::start(&["fsync=off"]).expect("PostgreSQL starts");
+    let url = server.database().expect("the server makes databases");
+    let nodes = fleet(&url);
+    let mut missed = 0;
+    for round in 0..12 {
+        let name = format!("queue-{round}");
+        nodes[1].signal("STOP");
+        let begun = Instant::now();
+        let create = format!(r#"{{"QueueName":"{name}"}}"#);
+        let made = ask_within(nodes[0].sqs, "CreateQueue", &create, STANDS_STILL);
+        std::thread::sleep(STANDS_STILL.saturating_sub(begun.elapsed()));
+        nodes[1].signal("CONT");
+        if made.is_some() {
+            missed += 1;
+            std::thread::sleep(Duration::from_millis(600));
+            let found = ask_within(nodes[1].sqs, "GetQueueUrl", &create, Duration::from_secs(10));
+            assert!(found.is_some_and(|found| found.contains(&name)), "round {round}: {name} is denied");
+        } else {
+            // It goes to a shard of the node that stood still; the next one goes to another.
+            assert!(ask_within(nodes[0].sqs, "CreateQueue", &create, Duration::from_secs(10)).is_some());
+        }
+        nodes.iter().for_each(wait_until_it_knows_all);
+        if missed == 2 {
+            break;
+        }
+    }
+    assert!(missed > 0, "no queue was made while the node stood still");
+}
+
 #[test]
 fn receive_that_waits_at_one_node_gets_what_is_sent_through_another() {
     let server = PgServer::start(&["fsync=off"]).expect("PostgreSQL starts");

@@ -14,7 +14,7 @@ use super::error::{LinkError, Why};
 use super::figures::{Counted, Figures};
 use super::frame::Beat;
 use super::handshake::Greeted;
-use super::limits::{ASK_BYTES_MAX, ASKS_MAX, PAYLOAD_MAX, SILENCE_MAX};
+use super::limits::{ASK_BYTES_MAX, ASKS_MAX, CUT_OFF_AFTER, PAYLOAD_MAX, SILENCE_MAX};
 use super::node::Node;
 
 /// Tells links of this process apart.
@@ -48,6 +48,8 @@ struct Shared {
     heard: AtomicU64,
     /// The latest beat of this side that the other has echoed, and 1; 0 before the first.
     echoed: AtomicU64,
+    /// The number of the conversation, which no link has had before.
+    conversation: AtomicU64,
     figures: Figures,
     /// Bytes that further requests may have. Closed when the link has ended.
     room: Semaphore,
@@ -64,8 +66,10 @@ impl fmt::Debug for Link {
 
 impl Link {
     pub(super) fn new(greeted: Greeted) -> Self {
+        let id = LinkId::next();
         let shared = Shared {
-            id: LinkId::next(),
+            id,
+            conversation: AtomicU64::new(id.0),
             greeted,
             began: Instant::now(),
             heard: AtomicU64::new(0),
@@ -128,10 +132,16 @@ impl Link {
     /// Before the first echo it is [`SILENCE_MAX`](super::limits::SILENCE_MAX) before the link began.
     pub fn surely_heard(&self) -> Instant {
         let began = self.shared.began;
-        match self.shared.echoed.load(Ordering::Relaxed).checked_sub(1) {
+        match self.shared.echoed.load(Ordering::Acquire).checked_sub(1) {
             Some(beat) => began + Duration::from_millis(beat),
             None => began.checked_sub(SILENCE_MAX).unwrap_or(began),
         }
+    }
+
+    /// The number of the conversation that the latest echo belongs to: another one for each link of this process, and
+    /// after each time this side was cut off from the other for [`CUT_OFF_AFTER`].
+    pub fn conversation(&self) -> u64 {
+        self.shared.conversation.load(Ordering::Acquire)
     }
 
     /// Why the link has ended, if it has.
@@ -185,7 +195,11 @@ impl Link {
         if echo > self.beat(now) {
             return false;
         }
-        self.shared.echoed.fetch_max(echo.0.saturating_add(1), Ordering::Relaxed);
+        if now.saturating_duration_since(self.surely_heard()) >= CUT_OFF_AFTER {
+            self.shared.conversation.store(LinkId::next().0, Ordering::Release);
+        }
+        // Who sees the echo sees the conversation that it belongs to.
+        self.shared.echoed.fetch_max(echo.0.saturating_add(1), Ordering::Release);
         true
     }
 

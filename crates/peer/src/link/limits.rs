@@ -23,6 +23,10 @@ pub const OUT_ASKS_MAX: usize = OUT_WAITING_MAX / 2;
 /// How often each side sends a beat.
 pub const BEAT_EVERY: Duration = Duration::from_millis(250);
 
+/// A side is cut off from the other when no beat that it sent in this time has an echo. It may have missed what the
+/// other gave up sending it meanwhile.
+pub const CUT_OFF_AFTER: Duration = Duration::from_millis(1_250);
+
 /// A side that heard nothing for this long ends the link. Longer than the loop of the other side may stand still in one
 /// piece of work, and shorter than the time after which a node that died is no owner any more.
 pub const SILENCE_MAX: Duration = Duration::from_secs(2);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kew_peer::link::limits::{BEAT_EVERY, SILENCE_MAX};
+use kew_peer::link::limits::{BEAT_EVERY, CUT_OFF_AFTER, SILENCE_MAX};
 use kew_peer::link::{LinkError, Why};
 use tokio::io::duplex;
 use tokio::time::{Instant, sleep};
@@ -76,6 +76,27 @@ async fn no_echo_is_a_sign_that_the_other_side_heard_nothing() {
     sleep(Duration::from_millis(900)).await;
     assert!(a.link.heard().elapsed() <= BEAT_EVERY, "the other side's beats arrive");
     assert!(a.link.surely_heard() <= cut);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_link_that_was_silent_for_too_long_goes_on_as_another_conversation() {
+    let (a, b) = duplex(64 << 10);
+    let (a, faults) = Faulty::new(a);
+    let (a, _b) = pair_over(a, b).await;
+    sleep(BEAT_EVERY * 4).await;
+    let before = a.link.conversation();
+    for (silent, is_another) in [(CUT_OFF_AFTER - BEAT_EVERY * 2, false), (CUT_OFF_AFTER + BEAT_EVERY, true)]
+    {
+        faults.set(|faults| &faults.mute_reads, true);
+        sleep(silent).await;
+        faults.set(|faults| &faults.mute_reads, false);
+        sleep(BEAT_EVERY * 4).await;
+        assert_eq!(a.link.ended(), None);
+        assert!(a.link.surely_heard().elapsed() < CUT_OFF_AFTER);
+        assert_eq!(a.link.conversation() != before, is_another, "after {silent:?}");
+    }
+    let other = pair().await.0;
+    assert_ne!(other.link.conversation(), a.link.conversation());
 }
 
 #[tokio::test(start_paused = true)]
