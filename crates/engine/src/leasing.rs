@@ -216,10 +216,14 @@ impl Engine {
         let has_room = room::portion(room.as_ref(), &mut lease, |queue| self.store.keeps(queue)).is_ok();
         let mut pass = self.pass();
         let (mut limited, mut crowded) = (false, !has_room);
-        let mut on_its_way = None;
+        let (mut on_its_way, mut cut_short) = (None, false);
         let command = Command::Lease(lease);
         let found = match has_room {
-            true => look(self.attempt(&mut pass, queue, &command)),
+            true => {
+                let submission = self.attempt(&mut pass, queue, &command);
+                cut_short = submission.freed.contains(&queue);
+                look(submission)
+            }
             false => Found::Nothing,
         };
         let Command::Lease(mut lease) = command else { unreachable!("the command built above is a Lease") };
@@ -248,6 +252,9 @@ impl Engine {
                 self.stats.limited_receives.add(1);
             }
             pass.waiters.set_limited(queue, true);
+        }
+        if cut_short {
+            pass.waiters.set_cut_short(queue, true);
         }
         self.rearm(&mut pass);
         Ok(Begun::Waiting(seat))

@@ -4,6 +4,8 @@
 mod bench;
 #[path = "engine/crowded.rs"]
 mod crowded;
+#[path = "engine/cut_short.rs"]
+mod cut_short;
 #[path = "engine/moves.rs"]
 mod moves;
 #[path = "engine/queues.rs"]

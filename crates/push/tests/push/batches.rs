@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use kew_core::{ContentType, Policy};
+use kew_core::command::Lease;
+use kew_core::{ContentType, LeaseTerms, Policy};
 use kew_push::{Consumer, Secret, Target};
 
 use crate::dispatcher::{TestDispatcher, engine, pushing, queue, secs, texts, to};
@@ -156,6 +157,31 @@ async fn a_paused_queue_is_not_delivered_until_it_goes_on() {
     dispatcher.pause(queue, false).await;
     hook.until(1).await;
     dispatcher.until_holds(queue, (0, 0, 0)).await;
+}
+
+// More messages are exhausted than leave in one step. Nothing but time stirs the queue meanwhile.
+#[tokio::test]
+async fn a_lane_goes_on_behind_messages_that_leave_instead_of_being_delivered() {
+    const EXHAUSTED: u32 = 2_500;
+    let (dispatcher, hook) = (TestDispatcher::open().await, Hook::open().await);
+    let dead = dispatcher.queue("dead", None).await;
+    let queue = dispatcher.queue("a", None).await;
+    dispatcher.send(queue, texts(EXHAUSTED as usize)).await;
+    let terms = LeaseTerms { length: Some(Duration::ZERO), ..LeaseTerms::default() };
+    let lease = Lease { terms, ..Lease::of(queue, EXHAUSTED, dispatcher.engine.now()) };
+    let leased = dispatcher.engine.lease(lease).await.expect("the queue was made by this test");
+    assert_eq!(leased.len(), EXHAUSTED as usize);
+    // All that those leases leave to do is done.
+    dispatcher.advance(secs(1)).await;
+    dispatcher.send(queue, ["fresh".to_owned()]).await;
+    let consumer = Consumer { max_retries: 0, dead_letter_queue: Some("dead".into()), ..to(&hook) };
+    dispatcher.consume(queue, Some(&consumer)).await;
+    dispatcher.calm().await;
+    dispatcher.advance(secs(1)).await;
+    hook.until(1).await;
+    dispatcher.until_holds(queue, (0, 0, 0)).await;
+    dispatcher.until_holds(dead, (u64::from(EXHAUSTED), 0, 0)).await;
+    assert_eq!(hook.messages(), [("fresh".to_owned(), 1)]);
 }
 
 #[tokio::test]

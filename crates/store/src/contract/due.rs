@@ -1,11 +1,14 @@
 //! When something happens by itself, and which queues are reported to have messages again.
 
-use kew_core::command::{FirstReceipts, Extend, Lease, Release, Send};
+use kew_core::command::{DeleteQueue, FirstReceipts, Extend, Lease, Release, Send};
 use kew_core::{Carries, Command, Expiry, NewMessage, Policy, QueueId, ReceiptRule, Timestamp};
 
 use super::Factory;
 use super::model::subject::block_on;
 use super::stage::{Stage, bodies, dead_letters, seconds};
+
+/// More than the messages that leave as dead letters in one step.
+const MORE_THAN_LEAVE_AT_ONCE: usize = 2_500;
 
 /// The store may name an earlier instant, never a later one.
 fn assert_due_by(stage: &Stage<'_>, at: Timestamp) {
@@ -121,6 +124,66 @@ pub fn lease_that_ends_with_its_message_frees_a_queue_at_its_limit(factory: &dyn
     stage.at_second(60);
     assert_eq!(freed(&stage, Command::Due), [queue], "receives that wait for room must learn of it");
     assert_eq!(bodies(&stage.lease_as(limited(&stage))), ["b"]);
+}
+
+/// A queue that sends to `dead`, where many messages that were leased as often as allowed stand before a fresh one.
+fn many_exhausted_before_a_fresh_one(stage: &mut Stage<'_>, policy: &Policy) -> QueueId {
+    stage.named("dead", policy.clone());
+    let source = stage.named("source", policy.clone());
+    let is_fifo = policy.kind.is_fifo();
+    let message = |stage: &mut Stage<'_>, body: &str| match is_fifo {
+        true => stage.grouped("g", body),
+        false => stage.message(body),
+    };
+    let messages: Vec<NewMessage> =
+        (0..MORE_THAN_LEAVE_AT_ONCE).map(|number| message(stage, &number.to_string())).collect();
+    stage.send_all(source, messages);
+    let all = u32::try_from(MORE_THAN_LEAVE_AT_ONCE).expect("a few thousand fit");
+    assert_eq!(stage.lease_for(source, all, seconds(0)).len(), MORE_THAN_LEAVE_AT_ONCE);
+    // All that those leases leave to do is done.
+    while stage.store().next_due().is_some_and(|due| due <= stage.now().next()) {
+        stage.tick();
+        stage.step(Command::Due);
+    }
+    let fresh = message(stage, "fresh");
+    stage.send(source, fresh);
+    let rule = dead_letters("dead", 1, Carries::History);
+    stage.set_policy(source, Policy { dead_letters: rule, ..policy.clone() });
+    source
+}
+
+pub fn receive_that_only_sent_dead_letters_off_is_followed_by_a_look_soon(factory: &dyn Factory) {
+    for policy in [Policy::standard(), Policy::fifo()] {
+        let mut stage = Stage::new(factory);
+        let source = many_exhausted_before_a_fresh_one(&mut stage, &policy);
+        let mut looks = 0;
+        while stage.lease(source, 1).is_empty() {
+            assert_due_by(&stage, stage.now().next());
+            stage.tick();
+            assert!(freed(&stage, Command::Due).contains(&source), "receives that wait must learn of it");
+            looks += 1;
+        }
+        assert!((2..=3).contains(&looks), "{looks} looks");
+        // That one found what it wanted, and the next finds that there is nothing.
+        assert!(stage.lease(source, 1).is_empty());
+        for _ in 0..3 {
+            stage.tick();
+            assert!(!freed(&stage, Command::Due).contains(&source), "there is nothing to look for");
+        }
+        assert!(stage.store().next_due().is_none_or(|due| due > stage.now().next()));
+    }
+}
+
+pub fn look_that_was_to_follow_a_receive_is_forgotten_with_its_queue(factory: &dyn Factory) {
+    let mut stage = Stage::new(factory);
+    let source = many_exhausted_before_a_fresh_one(&mut stage, &Policy::standard());
+    assert!(stage.lease(source, 1).is_empty());
+    stage.step(Command::DeleteQueue(DeleteQueue { queue: source, if_version: None }));
+    for _ in 0..5 {
+        stage.tick();
+        assert!(!freed(&stage, Command::Due).contains(&source));
+    }
+    assert!(stage.store().next_due().is_none_or(|due| due > stage.now().next()));
 }
 
 pub fn withdrawal_frees_its_queue(factory: &dyn Factory) {

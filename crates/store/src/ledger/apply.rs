@@ -165,6 +165,7 @@ impl<S: Shelf> Ledger<S> {
         self.outboxes.remove(&queue);
         self.dirty.remove(&queue);
         self.forget_undecided(queue);
+        self.forget_cut_short(queue);
         self.history.forget(queue);
         self.free(queue);
     }

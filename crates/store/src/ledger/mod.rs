@@ -25,6 +25,7 @@ mod block;
 mod book;
 pub mod change;
 pub mod codec;
+mod cut_short;
 pub mod dedup;
 mod due;
 mod emptied;
@@ -80,6 +81,7 @@ use crate::elsewhere::Elsewhere;
 use crate::submission::SOMETHING_IS_OWED;
 use crate::token::TokenKey;
 use book::Book;
+use cut_short::CutShort;
 use dedup::Sends;
 use due::Due;
 use emptied::Emptied;
@@ -129,8 +131,8 @@ impl Default for Bounds {
 /// Messages that are over and are seen off in one step to find what a FIFO queue offers, if there are as many.
 const SEEN_OFF_FOR_ONE: usize = 256;
 
-/// The pause between two slices of due work (purged contents, ended delays, expired messages, undecided ones). Never
-/// zero: a caller that does all that is due would do all slices at once.
+/// The pause between two slices of due work (purged contents, ended delays, expired messages, undecided ones, receives
+/// that were cut short). Never zero: a caller that does all that is due would do all slices at once.
 const GIVE_BACK_REST: Duration = Duration::from_millis(1);
 
 /// All queues, each a [`Book`].
@@ -153,6 +155,8 @@ pub struct Ledger<S> {
     /// Queues with messages that may leave long after their lease ended, each with the newest instant when that was
     /// found.
     overdue: BTreeMap<QueueId, Timestamp>,
+    /// Queues in which a receive was cut short.
+    cut_short: CutShort,
     /// What is known of queues in other shards; `None` where there are none.
     elsewhere: Option<Arc<dyn Elsewhere>>,
     regions: Regions,
@@ -200,6 +204,7 @@ impl<S: Shelf> Ledger<S> {
             taken_up: BTreeSet::new(),
             taken_up_at: Timestamp::ZERO,
             overdue: BTreeMap::new(),
+            cut_short: CutShort::default(),
             elsewhere: None,
             regions: Regions::default(),
             place: ShardPlace::ONLY,
@@ -291,6 +296,7 @@ impl<S: Shelf> Ledger<S> {
         self.show_slice();
         self.see_off_slice();
         self.give_back_slice();
+        self.free_cut_short(now);
         Outcome::Done
     }
 
@@ -314,6 +320,10 @@ impl<S: Shelf> Ledger<S> {
     #[inline]
     pub fn next_due(&self) -> Option<Timestamp> {
         let due = self.due.first().map(|(at, _)| at);
+        let due = match self.cut_short.due() {
+            Some(at) => Some(due.map_or(at, |due| due.min(at))),
+            None => due,
+        };
         let has_slices = !(self.emptied.is_empty() && self.showing.is_empty() && self.expiring.is_empty());
         if !has_slices && self.lapsing.is_empty() && self.taken_up.is_empty() {
             return due;

@@ -34,6 +34,8 @@ struct Taking<'a> {
     /// Whether a message whose attempts are used up departs.
     has_dead_letters: bool,
     room: usize,
+    /// Whether it ended because no more messages may leave in this step.
+    cut_short: bool,
     body_bytes: u64,
     leased: Vec<outcome::Leased>,
     /// The same messages with their nonces.
@@ -81,6 +83,9 @@ impl<S: Shelf> Ledger<S> {
             self.take_in_order(now, &mut taking)?;
         }
         if taking.leased.is_empty() {
+            if taking.cut_short {
+                self.note_cut_short(command.queue, now);
+            }
             return Ok(Outcome::Leased(Vec::new()));
         }
         let Taking { terms, leased, taken, .. } = taking;
@@ -148,7 +153,8 @@ impl<S: Shelf> Ledger<S> {
         };
         if departed {
             self.pace.left.departures = self.pace.left.departures.saturating_sub(1);
-            return Ok(if self.pace.left.departures == 0 { Next::Stop } else { Next::GoOn });
+            taking.cut_short = self.pace.left.departures == 0;
+            return Ok(if taking.cut_short { Next::Stop } else { Next::GoOn });
         }
         let bytes = u64::from(item.body_bytes);
         if !taking.command.fits(taking.leased.len(), taking.body_bytes, bytes) {
@@ -286,7 +292,9 @@ fn begin<'a>(
     let room = usize::try_from(room.min(wanted)).unwrap_or(usize::MAX);
     let has_dead_letters = book.queue.policy.dead_letters.is_some();
     let (leased, taken) = (Vec::new(), SmallVec::new());
-    Ok(Some(Taking { command, terms, has_dead_letters, room, body_bytes: 0, leased, taken }))
+    let taking =
+        Taking { command, terms, has_dead_letters, room, cut_short: false, body_bytes: 0, leased, taken };
+    Ok(Some(taking))
 }
 
 /// The message a standard queue gives next: the first, unless its group is noisy and another waits.
