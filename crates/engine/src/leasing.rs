@@ -247,6 +247,13 @@ impl Engine {
             return on_its_way.map(claimed).ok_or(error);
         }
         let seat = self.take_seat(&mut pass, lease, wait, (room, crowded), on_its_way);
+        self.note_line(&mut pass, queue, limited, cut_short);
+        self.rearm(&mut pass);
+        Ok(Begun::Waiting(seat))
+    }
+
+    /// Notes what a receive that took a seat has found about the line of its queue.
+    fn note_line(&self, pass: &mut Pass, queue: QueueId, limited: bool, cut_short: bool) {
         if limited {
             if self.store.keeps(queue) {
                 self.stats.limited_receives.add(1);
@@ -256,8 +263,6 @@ impl Engine {
         if cut_short {
             pass.waiters.set_cut_short(queue, true);
         }
-        self.rearm(&mut pass);
-        Ok(Begun::Waiting(seat))
     }
 
     /// A seat of this pass, which waits for messages, or for those that may be on their way already.

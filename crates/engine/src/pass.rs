@@ -41,7 +41,7 @@ impl Engine {
         let now = self.now();
         if pass.waiters.first(queue).is_some() {
             self.catch_up(pass, now);
-            // A repeated receive overtakes nobody: it gets what it has.
+            // A repeated receive gets what it has, which no other waits for.
             let repeats = matches!(lease, Command::Lease(lease) if lease.attempt.is_some());
             if !repeats && self.must_line_go_on(pass, queue) {
                 return Submission::settled(Ok(Outcome::Leased(Vec::new())));

@@ -198,8 +198,8 @@ pub(crate) trait Session: Send {
     /// Whether the connection is known to be closed.
     fn is_closed(&self) -> bool;
 
-    /// Inserts a row and commits, if the epoch is the shard's and the rows that it rests on are there. Answers how many rows
-    /// were inserted, and 1 for a barrier.
+    /// Inserts a row and commits, if the epoch is the shard's and the rows that it rests on are there. Answers how many
+    /// rows were inserted, and 1 for a barrier.
     fn insert<'a>(
         &'a mut self,
         own: Own,

@@ -78,7 +78,7 @@ fn read_new_text(body: &[u8]) -> Result<Option<Bytes>, WireError> {
     if body.iter().all(u8::is_ascii_whitespace) { Ok(None) } else { read_text(body) }
 }
 
-/// The token of a receipt, refused if it is another message's than the named one's, or nobody's.
+/// The token of a receipt, refused if it is not the named message's.
 async fn check(
     cx: &Context<'_>,
     queue: &Queue,

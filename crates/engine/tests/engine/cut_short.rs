@@ -77,7 +77,7 @@ async fn receive_that_another_node_waits_for_goes_on_as_well() {
     rest().await;
     assert!(waiting.is_finished(), "it still waits");
     let leased =
-        waiting.await.expect("the receive ran").expect("the queue is there").expect("it is kept here");
+        waiting.await.expect("the receive ran").expect("the queue is there").expect("the queue is kept here");
     assert_eq!(leased.iter().map(body).collect::<Vec<_>>(), ["fresh"]);
 }
 

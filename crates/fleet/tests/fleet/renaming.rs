@@ -100,7 +100,7 @@ async fn name_of_a_deleted_queue_of_another_shard_is_free_for_a_rename() {
     let (a, b) = (world.start("a").await, world.start("b").await);
     world.settled(&[&a, &b]).await;
     let (x, y) = pair(&a).await;
-    b.engine.delete_queue(DeleteQueue { queue: y.id, if_version: None }).await.expect("it is deleted");
+    b.engine.delete_queue(DeleteQueue { queue: y.id, if_version: None }).await.expect("the queue is deleted");
     let renamed = renamed(&b, &x, "y").await.expect("no queue has the name");
     assert_eq!(renamed.id, x.id);
     assert_eq!((world.named("x"), world.named("y")), (None, Some(a.fleet.shard_of(x.id))));

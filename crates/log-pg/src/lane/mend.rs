@@ -3,8 +3,8 @@
 //!
 //! In new sessions the lane looks whether the last durable rows are still there, and which rows are there of those not
 //! known to be durable. It inserts the missing ones, and makes a synchronous commit, the barrier, because the database
-//! may show commits that no standby has. Then all of them must be there. Where a statement of this fails it begins anew,
-//! and finds what it inserted before, unless the server lost that.
+//! may show commits that no standby has. Then all of them must be there. Where a statement of this fails it begins
+//! anew, and finds what it inserted before, unless the server lost that.
 //!
 //! With a synchronous standby the last durable row is always there: the barrier made it so. Without one a fail-over may
 //! have lost it. What is appended behind such a gap would be acknowledged and then not be found by the next opening, so

@@ -125,8 +125,8 @@ impl Rows {
         Some((index, row, rests_on))
     }
 
-    /// What a row rests on: the rows that ended last, as many as may be under way at a time. A server that is started anew
-    /// or failed over may lose the newest commits: one that lost any of those that have ended lost one of these.
+    /// What a row rests on: the rows that ended last, as many as may be under way at a time. A server that is started
+    /// anew or failed over may lose the newest commits: one that lost any of those that have ended lost one of these.
     fn rests_on(&self) -> Vec<Placed> {
         if Planted::RestsOnNothing.is_there() {
             return Vec::new();
@@ -361,7 +361,7 @@ mod tests {
     /// Sends a row. Answers its index, and the positions of those that it rests on.
     fn send(rows: &mut Rows, row: Row) -> (u64, Vec<u64>) {
         rows.push(row);
-        let (index, _, rests_on) = rows.take_next().expect("it waits");
+        let (index, _, rests_on) = rows.take_next().expect("a row waits");
         (index, rests_on.iter().map(|placed| placed.key.0).collect())
     }
 
@@ -424,7 +424,7 @@ mod tests {
         }
         assert!(rows.forget(gone.id, 0));
         rows.push(Row::barrier());
-        let (_, _, rests_on) = rows.take_next().expect("it waits");
+        let (_, _, rests_on) = rows.take_next().expect("a row waits");
         assert_eq!(rests_on.iter().map(|placed| placed.key.0).collect::<Vec<_>>(), [0]);
     }
 
@@ -434,12 +434,12 @@ mod tests {
         let (old, new) = (Arc::new(old), Arc::new(new));
         let mut rows = Rows::default();
         rows.push(row(&old, 0, false));
-        let (first, _, _) = rows.take_next().expect("it waits");
+        let (first, _, _) = rows.take_next().expect("a row waits");
         assert!(!rows.forget(old.id, 0), "its own row is under way");
         assert!(rows.forget(old.id, 1), "it is before those that go");
         rows.ended(first);
         rows.push(row(&new, 1, true));
-        let (second, _, rests_on) = rows.take_next().expect("it waits");
+        let (second, _, rests_on) = rows.take_next().expect("a row waits");
         assert_eq!(rests_on.len(), 1);
         assert!(!rows.forget(old.id, 0));
         rows.ended(second);

@@ -161,8 +161,8 @@ impl Connection {
         Ok(connection)
     }
 
-    /// The statement of a text, prepared unless it is one of those used last. Each file has statements of its own: those
-    /// of files that are gone would stay with the server for as long as the connection.
+    /// The statement of a text, prepared unless it is one of those used last. Each file has statements of its own:
+    /// those of files that are gone would stay with the server for as long as the connection.
     async fn statement(&mut self, text: &Arc<str>) -> Result<Statement, PgError> {
         self.uses += 1;
         if let Some((statement, used)) = self.prepared.get_mut(text) {
@@ -316,7 +316,7 @@ fn resting_on(text: &str, parameters: usize, epoch: &str, rests_on: &[Placed]) -
         );
         conditions.push_str(&condition);
     }
-    let (before, lock) = text.rsplit_once(" FOR ").expect("it locks the shard's row at its end");
+    let (before, lock) = text.rsplit_once(" FOR ").expect("the statement locks the shard's row at its end");
     Arc::from(format!("{before} {conditions}FOR {lock}"))
 }
 
@@ -356,8 +356,8 @@ impl Session for Connection {
 
     fn which<'a>(&'a mut self, table: &'a Table, epoch: i64, rows: &'a [RowKey]) -> Asked<'a, Vec<RowKey>> {
         Box::pin(async move {
-            // LIMIT keeps the planner from a join that reads the whole table, of which it has no statistics: each row is
-            // a look into the index.
+            // LIMIT keeps the planner from a join that reads the whole table, of which it has no statistics: each row
+            // is a look into the index.
             let text = format!(
                 "SELECT number FROM unnest($2::bigint[], $3::bigint[]) WITH ORDINALITY AS wanted (pos, seq, number),
                     LATERAL (SELECT 1 FROM {} AS found WHERE found.pos = wanted.pos AND found.epoch = $1

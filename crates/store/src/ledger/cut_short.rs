@@ -1,7 +1,7 @@
 //! Queues in which a receive was cut short: as many exhausted messages left as may leave in one step, and it found
 //! nothing else. Messages may stand behind those, so the queue is freed a little later: who waits looks again then.
 //!
-//! They are known in memory alone. Where the ledger is opened again nobody waits any more.
+//! They are known in memory alone. Where the ledger is opened again no one waits any more.
 
 use std::collections::VecDeque;
 

@@ -153,8 +153,8 @@ impl Book {
         })
     }
 
-    /// Messages with an entry that stand so, with the instant they are listed by: the first ones, this many at most. All
-    /// are looked at, and few are kept.
+    /// Messages with an entry that stand so, with the instant they are listed by: the first ones, this many at most.
+    /// All are looked at, and few are kept.
     pub(crate) fn leased_or_hidden(&self, leased: bool, most: usize) -> Vec<(Timestamp, Item)> {
         let listed = |entry: &Entry| match &entry.hold {
             Hold::Ready => false,
@@ -163,7 +163,7 @@ impl Book {
         };
         let entries = self.held.entries.values().filter(|entry| listed(entry));
         let entries = entries.map(|entry| (entry.visible_at(), entry.item));
-        let mut found = First { most, found: Vec::new() };
+        let mut found = FirstListed { most, found: Vec::new() };
         found.extend(entries);
         if !leased {
             let hidden = self.held.far.iter().filter(|item| !self.held.far.is_shown(item));
@@ -194,13 +194,13 @@ impl Book {
 }
 
 /// The first of many messages, by the instant they are listed by.
-struct First {
+struct FirstListed {
     most: usize,
     /// At most twice as many as are wanted, and one.
     found: Vec<(Timestamp, Item)>,
 }
 
-impl First {
+impl FirstListed {
     fn extend(&mut self, listed: impl Iterator<Item = (Timestamp, Item)>) {
         for one in listed {
             self.found.push(one);
