@@ -93,6 +93,9 @@ impl Store for MemoryStore {
 pub(crate) struct MemoryShelf {
     contents: Parted<Address, (Stored, u32)>,
     last: u64,
+    /// Whether there is no room for what happens by itself.
+    #[cfg(test)]
+    pub(crate) is_full: bool,
 }
 
 impl MemoryShelf {
@@ -146,6 +149,10 @@ impl Shelf for MemoryShelf {
     }
 
     fn has_room_for_due(&self, _bytes: u64) -> bool {
+        #[cfg(test)]
+        if self.is_full {
+            return false;
+        }
         true
     }
 

@@ -118,11 +118,14 @@ impl Book {
         fifo.find_rest(sequence).or_else(|| Some(self.held.entries.get(&sequence)?.item))
     }
 
-    /// The messages a group offers, in order, until there are `max` beside those for which `leaves` says so.
+    /// The messages a group offers, in order, until there are `max` beside those for which `leaves` says so. Of those
+    /// at most `leaving_max` leave: there are never more of both together than that and `max`, which suffices also
+    /// where none of them can leave.
     pub(crate) fn offered_by(
         &self,
         group: GroupSlot,
         max: usize,
+        leaving_max: usize,
         leaves: impl Fn(&Item) -> bool,
     ) -> Vec<Item> {
         let (mut items, mut staying) = (Vec::new(), 0);
@@ -130,6 +133,7 @@ impl Book {
         // One that is not wanted any more is not looked at: it may have to be unpacked.
         let mut offered = fifo.offered(&self.held.groups, group);
         while staying < max
+            && items.len() < max.saturating_add(leaving_max)
             && let Some(item) = offered.next().and_then(|sequence| self.item_of(fifo, sequence))
         {
             staying += usize::from(!leaves(&item));

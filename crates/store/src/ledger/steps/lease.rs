@@ -126,8 +126,13 @@ impl<S: Shelf> Ledger<S> {
     ) -> Result<Next, StoreError> {
         let leaves = self.leaving(taking.command.queue)?;
         let room = taking.room - taking.leased.len();
-        let offered = self.book(taking.command.queue)?.offered_by(group, room, leaves);
+        let leaving_max = self.pace.left.departures;
+        let offered = self.book(taking.command.queue)?.offered_by(group, room, leaving_max, leaves);
         for item in &offered {
+            // One that was to leave is taken after all where there is no room for dead letters.
+            if taking.leased.len() == taking.room {
+                break;
+            }
             if self.take_or_depart(now, taking, item)? == Next::Stop {
                 return Ok(Next::Stop);
             }
@@ -316,4 +321,75 @@ fn choose(book: &mut Book, now: Timestamp) -> Option<Item> {
         book.look_again_after(fairness::LOOK_AGAIN_AFTER);
     }
     Some(quiet.unwrap_or(first))
+}
+
+#[cfg(test)]
+mod tests {
+    use kew_core::command::Lease;
+    use kew_core::rules::dead_letters;
+    use kew_core::{
+        AccountId, Carries, Command, DeadLetterAction, DeadLetterRule, Outcome, Policy, QueueId, QueueKey,
+        Timestamp,
+    };
+
+    use crate::ledger::Bounds;
+    use crate::ledger::scene::{NOW, Scene};
+
+    fn leased(scene: &mut Scene, at: Timestamp, lease: Lease) -> usize {
+        match scene.step(at, &Command::Lease(lease)) {
+            Outcome::Leased(leased) => leased.len(),
+            other => panic!("leases are expected: {other:?}"),
+        }
+    }
+
+    /// A group of 20 messages of which 10 were leased as often as allowed, and when they may leave.
+    fn exhausted_group(bounds: Bounds) -> (Scene, QueueId, Timestamp) {
+        let mut scene = Scene::new(bounds);
+        scene.queue("dead", Policy::fifo());
+        let rule = DeadLetterRule {
+            attempts_max: 1,
+            then: DeadLetterAction::MoveTo(QueueKey::new(AccountId(0), "r", "dead")),
+            carries: Carries::History,
+            written_by: "test".into(),
+        };
+        let queue = scene.queue("q", Policy { dead_letters: Some(Box::new(rule)), ..Policy::fifo() });
+        (0..20).for_each(|_| scene.send_to(queue, Some("group")));
+        assert_eq!(leased(&mut scene, NOW, Lease::of(queue, 10, NOW)), 10);
+        let end = NOW.plus(Policy::fifo().lease_length);
+        (scene, queue, dead_letters::leaves_at(end))
+    }
+
+    #[test]
+    fn receive_reads_no_more_of_a_group_than_it_may_take_and_send_off() {
+        let (mut scene, queue, over) = exhausted_group(Bounds { departures: 3, ..Bounds::default() });
+        scene.ledger.shelf.is_full = true;
+        scene.step(over, &Command::Due);
+        let leaves = scene.ledger.leaving(queue).expect("the queue was made by this test");
+        let group = scene.ledger.first_turn(queue).expect("its group offers something");
+        let book = scene.ledger.book(queue).expect("the queue was made by this test");
+        let read = |max, leaving_max| book.offered_by(group, max, leaving_max, &leaves).len();
+        // Ten may leave, and ten stay.
+        assert_eq!([read(0, 3), read(1, 0), read(1, 3), read(2, 3)], [0, 1, 4, 5]);
+        assert_eq!([read(1, 9), read(1, 10), read(1, 1_000), read(20, 1_000)], [10, 11, 11, 20]);
+        assert_eq!(read(usize::MAX, usize::MAX), 20);
+    }
+
+    #[test]
+    fn receive_gets_all_it_asked_for_where_few_dead_letters_may_leave_and_none_has_room() {
+        let (mut scene, queue, over) = exhausted_group(Bounds { departures: 1, ..Bounds::default() });
+        scene.ledger.shelf.is_full = true;
+        assert_eq!(leased(&mut scene, over, Lease::of(queue, 10, over)), 10);
+    }
+
+    #[test]
+    fn receive_gets_no_more_than_it_asked_for_where_there_is_no_room_for_dead_letters() {
+        for (max, in_flight_max, expected) in [(1, 100, 1), (10, 3, 3), (12, 100, 12), (20, 100, 20)] {
+            let (mut scene, queue, over) = exhausted_group(Bounds::default());
+            scene.ledger.shelf.is_full = true;
+            let lease = Lease { in_flight_max, ..Lease::of(queue, max, over) };
+            assert_eq!(leased(&mut scene, over, lease), expected);
+            assert_eq!(scene.figures(queue), (20 - expected as u64, expected as u64, 0));
+            assert_eq!(scene.ledger.miscounts(), Vec::<String>::new());
+        }
+    }
 }
