@@ -216,14 +216,10 @@ impl Engine {
         let has_room = room::portion(room.as_ref(), &mut lease, |queue| self.store.keeps(queue)).is_ok();
         let mut pass = self.pass();
         let (mut limited, mut crowded) = (false, !has_room);
-        let (mut on_its_way, mut cut_short) = (None, false);
+        let mut on_its_way = None;
         let command = Command::Lease(lease);
         let found = match has_room {
-            true => {
-                let submission = self.attempt(&mut pass, queue, &command);
-                cut_short = submission.freed.contains(&queue);
-                look(submission)
-            }
+            true => look(self.attempt(&mut pass, queue, &command)),
             false => Found::Nothing,
         };
         let Command::Lease(mut lease) = command else { unreachable!("the command built above is a Lease") };
@@ -247,22 +243,14 @@ impl Engine {
             return on_its_way.map(claimed).ok_or(error);
         }
         let seat = self.take_seat(&mut pass, lease, wait, (room, crowded), on_its_way);
-        self.note_line(&mut pass, queue, limited, cut_short);
-        self.rearm(&mut pass);
-        Ok(Begun::Waiting(seat))
-    }
-
-    /// Notes what a receive that took a seat has found about the line of its queue.
-    fn note_line(&self, pass: &mut Pass, queue: QueueId, limited: bool, cut_short: bool) {
         if limited {
             if self.store.keeps(queue) {
                 self.stats.limited_receives.add(1);
             }
             pass.waiters.set_limited(queue, true);
         }
-        if cut_short {
-            pass.waiters.set_cut_short(queue, true);
-        }
+        self.rearm(&mut pass);
+        Ok(Begun::Waiting(seat))
     }
 
     /// A seat of this pass, which waits for messages, or for those that may be on their way already.

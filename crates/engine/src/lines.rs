@@ -77,8 +77,6 @@ struct Line {
     crowded: usize,
     /// The news at which the first message was found too large for the room there is.
     too_large_at: Option<u64>,
-    /// Whether the last look may have ended before it came to what those in line wait for.
-    cut_short: bool,
 }
 
 impl Line {
@@ -215,18 +213,6 @@ impl Waiters {
 
     pub(crate) fn is_limited(&self, queue: QueueId) -> bool {
         self.limited > 0 && self.lines.get(&queue).is_some_and(|line| line.limited)
-    }
-
-    /// Notes whether a look that found nothing may have ended early.
-    pub(crate) fn set_cut_short(&mut self, queue: QueueId, cut_short: bool) {
-        if let Some(line) = self.lines.get_mut(&queue) {
-            line.cut_short = cut_short;
-        }
-    }
-
-    /// Whether messages may be there that those in line are to get.
-    pub(crate) fn is_cut_short(&self, queue: QueueId) -> bool {
-        self.lines.get(&queue).is_some_and(|line| line.cut_short)
     }
 
     pub(crate) fn any_limited(&self) -> bool {

@@ -41,21 +41,8 @@ impl Engine {
         let now = self.now();
         if pass.waiters.first(queue).is_some() {
             self.catch_up(pass, now);
-            // A repeated receive gets what it has, which no other waits for.
-            let repeats = matches!(lease, Command::Lease(lease) if lease.attempt.is_some());
-            if !repeats && self.must_line_go_on(pass, queue) {
-                return Submission::settled(Ok(Outcome::Leased(Vec::new())));
-            }
         }
         self.step(pass, now, lease)
-    }
-
-    /// Whether those in line have not been shown yet all there is, though they just had another look.
-    fn must_line_go_on(&self, pass: &mut Pass, queue: QueueId) -> bool {
-        if pass.waiters.is_cut_short(queue) {
-            self.serve(pass, queue);
-        }
-        pass.waiters.first(queue).is_some() && pass.waiters.is_cut_short(queue)
     }
 
     /// Serves a queue's line on news from elsewhere: messages may have become available in it.
@@ -327,11 +314,7 @@ impl Engine {
         let submission = self.raw_step(pass, now, &Command::Lease(lease));
         let others = submission.freed.iter().copied().filter(|other| *other != queue);
         freed.extend(others.take(LINES_PER_STEP.saturating_sub(freed.len())));
-        let frees_its_own = submission.freed.contains(&queue);
-        let found = answers::look(submission);
-        // Where it ended early the queue is freed again by a later step. Looking on here would hold up all others.
-        pass.waiters.set_cut_short(queue, frees_its_own && matches!(found, Found::Nothing));
-        found
+        answers::look(submission)
     }
 
     /// The line goes on behind this receive. It learns, once, that there is no room for what there is, and takes its

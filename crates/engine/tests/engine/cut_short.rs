@@ -104,20 +104,6 @@ async fn receives_in_line_go_on_in_order_of_arrival() {
 }
 
 #[tokio::test]
-async fn newcomer_does_not_overtake_a_receive_that_is_about_to_go_on() {
-    for policy in [Policy::standard(), Policy::fifo()] {
-        let bench = Bench::new().await;
-        let queue = exhausted_before(&bench, policy, &["fresh"]).await;
-        let first = bench.wait(queue, seconds(20)).await;
-        // No time passes between them.
-        for _ in 0..4 {
-            assert_eq!(bench.lease(queue).await, None);
-        }
-        assert_eq!(bodies(first).await, ["fresh"]);
-    }
-}
-
-#[tokio::test]
 async fn watch_rings_until_what_stands_behind_them_is_found() {
     for policy in [Policy::standard(), Policy::fifo()] {
         let bench = Bench::new().await;

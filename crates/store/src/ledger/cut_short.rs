@@ -25,8 +25,8 @@ impl CutShort {
         if self.queues.is_empty() { None } else { Some(self.at) }
     }
 
-    /// A receive on this queue was cut short. Each of them cost the step as many messages as may leave, so that looking
-    /// through all queues costs little beside that.
+    /// A receive on this queue was cut short. That took some messages out of the queue, so that looking through all
+    /// queues costs little beside that.
     fn note(&mut self, queue: QueueId, now: Timestamp) {
         if self.queues.is_empty() {
             self.at = now.plus(GIVE_BACK_REST);
@@ -52,8 +52,6 @@ impl<S: Shelf> Ledger<S> {
     /// A receive ended because no more messages may leave in this step, and found nothing.
     pub(super) fn note_cut_short(&mut self, queue: QueueId, now: Timestamp) {
         self.cut_short.note(queue, now);
-        // Who is in line already need not wait for that.
-        self.free(queue);
     }
 
     /// Frees one of these queues, so that those who wait look again.
