@@ -118,7 +118,10 @@ impl Inner {
             return Err(Refusal::Store(away("the queue is in another shard than the one that was asked")));
         }
         let Some(new_key) = new_key else { return self.define_in_turn(shard, command).await };
-        for _ in 0..RENAMES_TRIED {
+        for tried in 0..RENAMES_TRIED {
+            if tried > 0 {
+                tokio::time::sleep(RELEASES_AGAIN).await;
+            }
             let other = match self.define_in_turn(shard, command.clone()).await {
                 Err(Refusal::NameIsIn(other)) => other,
                 done => return done,
@@ -127,8 +130,7 @@ impl Inner {
             if let Some(taken) = taken.filter(|taken| self.places.count.of_queue(taken.id) == other) {
                 return Err(Refusal::Store(RuleError::QueueExists(taken).into()));
             }
-            // Its owner is just making a queue of the name, or has still to release it.
-            tokio::time::sleep(RELEASES_AGAIN).await;
+            // Else its owner is just making a queue of the name, or has still to release it.
         }
         Err(Refusal::Store(away("another shard has the name, and shows no queue of it")))
     }

@@ -101,15 +101,16 @@ impl Directory {
             && maps_at.iter().all(|read| read.is_some_and(|read| read.elapsed() <= MAP_AGE_MAX))
     }
 
-    /// The map of the fleet was read, as the databases were at its instants. After one that came late nothing is known:
-    /// in between other nodes may have taken this one for gone, and sent it no changes.
+    /// The map of the fleet was read, as the databases were at its instants. After one that came late the lists of other
+    /// nodes are not known: in between these may have taken this one for gone, and sent it no changes.
     pub(crate) fn map_read(&self, map: &FleetMap) {
         let State { maps_at, known_from, .. } = &mut *self.state.lock();
         maps_at.resize(map.parts().len(), None);
         for (newest, part) in maps_at.iter_mut().zip(map.parts()) {
-            let gap = newest.zip(part.read_at).map(|(before, now)| now.saturating_duration_since(before));
-            if gap.is_some_and(|gap| gap > MAP_AGE_MAX) {
-                known_from.fill(None);
+            // By the time that has passed on the whole: how long the database took to read this one counts too.
+            if part.read_at > *newest && newest.is_some_and(|before| before.elapsed() > MAP_AGE_MAX) {
+                let lists = known_from.iter_mut();
+                lists.for_each(|known| drop(known.take_if(|known| known.heard_in.is_some())));
             }
             *newest = (*newest).max(part.read_at);
         }
