@@ -101,8 +101,8 @@ impl Directory {
             && maps_at.iter().all(|read| read.is_some_and(|read| read.elapsed() <= MAP_AGE_MAX))
     }
 
-    /// The map of the fleet was read, as the databases were at its instants. After one that came late the lists of other
-    /// nodes are not known: in between these may have taken this one for gone, and sent it no changes.
+    /// The map of the fleet was read, as the databases were at its instants. After one that came late the lists of
+    /// other nodes are not known: in between these may have taken this one for gone, and sent it no changes.
     pub(crate) fn map_read(&self, map: &FleetMap) {
         let State { maps_at, known_from, .. } = &mut *self.state.lock();
         maps_at.resize(map.parts().len(), None);

@@ -1,6 +1,6 @@
 //! When something happens by itself, and which queues are reported to have messages again.
 
-use kew_core::command::{DeleteQueue, FirstReceipts, Extend, Lease, Release, Send};
+use kew_core::command::{DeleteQueue, FirstReceipts, Extend, Lease, Purge, Release, Send};
 use kew_core::{Carries, Command, Expiry, NewMessage, Policy, QueueId, ReceiptRule, Timestamp};
 
 use super::Factory;
@@ -124,6 +124,24 @@ pub fn lease_that_ends_with_its_message_frees_a_queue_at_its_limit(factory: &dyn
     stage.at_second(60);
     assert_eq!(freed(&stage, Command::Due), [queue], "receives that wait for room must learn of it");
     assert_eq!(bodies(&stage.lease_as(limited(&stage))), ["b"]);
+}
+
+pub fn slices_of_due_work_are_not_put_off_by_the_steps_that_come_meanwhile(factory: &dyn Factory) {
+    let mut stage = Stage::new(factory);
+    let (queue, other) = (stage.standard(), stage.named("other", Policy::standard()));
+    let messages: Vec<NewMessage> = (0..3_500).map(|_| stage.message("a")).collect();
+    stage.send_all(queue, messages);
+    // Their room is given back a thousand at a time.
+    stage.step(Command::Purge(Purge { queue }));
+    for _ in 0..8 {
+        // A step of the same instant comes before the timers look.
+        stage.tick();
+        stage.send_text(other, &["b"]);
+        if stage.store().next_due().is_some_and(|due| due <= stage.now()) {
+            stage.step(Command::Due);
+        }
+    }
+    assert!(stage.store().next_due().is_none_or(|due| due > stage.now().next()), "slices are left");
 }
 
 /// A queue that sends to `dead`, where many messages that were leased as often as allowed stand before a fresh one.

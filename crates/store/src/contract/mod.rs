@@ -424,6 +424,7 @@ macro_rules! contract_tests {
             ack_that_unlocks_a_group_frees_its_queue,
             dead_letters_free_their_target,
             lease_that_ends_with_its_message_frees_a_queue_at_its_limit,
+            slices_of_due_work_are_not_put_off_by_the_steps_that_come_meanwhile,
             receive_that_only_sent_dead_letters_off_is_followed_by_a_look_soon,
             look_that_was_to_follow_a_receive_is_forgotten_with_its_queue,
             withdrawal_frees_its_queue,

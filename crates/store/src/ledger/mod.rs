@@ -157,6 +157,8 @@ pub struct Ledger<S> {
     overdue: BTreeMap<QueueId, Timestamp>,
     /// Queues in which a receive was cut short.
     cut_short: CutShort,
+    /// When the next slice of due work is to be done, as the step saw it that left it. Later ones do not put it off.
+    slices_at: Option<Timestamp>,
     /// What is known of queues in other shards; `None` where there are none.
     elsewhere: Option<Arc<dyn Elsewhere>>,
     regions: Regions,
@@ -205,6 +207,7 @@ impl<S: Shelf> Ledger<S> {
             taken_up_at: Timestamp::ZERO,
             overdue: BTreeMap::new(),
             cut_short: CutShort::default(),
+            slices_at: None,
             elsewhere: None,
             regions: Regions::default(),
             place: ShardPlace::ONLY,
@@ -291,6 +294,7 @@ impl<S: Shelf> Ledger<S> {
 
     /// A slice of each kind of work that is due beside requests.
     fn due_slice(&mut self, now: Timestamp) -> Outcome {
+        self.slices_at = None;
         self.take_up_slice();
         self.lapse_slice(now);
         self.show_slice();
@@ -304,6 +308,8 @@ impl<S: Shelf> Ledger<S> {
     #[inline]
     fn begin_step(&mut self, now: Timestamp) -> Timestamp {
         let now = now.max(self.newest);
+        let slice = self.newest.plus(GIVE_BACK_REST);
+        self.slices_at = self.has_slices().then(|| self.slices_at.unwrap_or(slice));
         (self.settled, self.newest) = (self.newest, now);
         self.pace.begin_due(&self.bounds);
         self.run_due(now);
@@ -316,19 +322,34 @@ impl<S: Shelf> Ledger<S> {
         std::mem::take(&mut self.freed)
     }
 
+    /// Whether there is due work that is done a slice at a time.
+    #[inline]
+    fn has_slices(&self) -> bool {
+        !(self.emptied.is_empty()
+            && self.showing.is_empty()
+            && self.expiring.is_empty()
+            && self.lapsing.is_empty()
+            && self.taken_up.is_empty())
+    }
+
+    /// The next instant at which steps have something to do first, whichever they are.
+    #[inline]
+    fn next_before_steps(&self) -> Option<Timestamp> {
+        self.due.first().map(|(at, _)| at)
+    }
+
     /// The next instant something is due, or an earlier one.
     #[inline]
     pub fn next_due(&self) -> Option<Timestamp> {
-        let due = self.due.first().map(|(at, _)| at);
+        let due = self.next_before_steps();
         let due = match self.cut_short.due() {
             Some(at) => Some(due.map_or(at, |due| due.min(at))),
             None => due,
         };
-        let has_slices = !(self.emptied.is_empty() && self.showing.is_empty() && self.expiring.is_empty());
-        if !has_slices && self.lapsing.is_empty() && self.taken_up.is_empty() {
+        if !self.has_slices() {
             return due;
         }
-        let slice = self.newest.plus(GIVE_BACK_REST);
+        let slice = self.slices_at.unwrap_or_else(|| self.newest.plus(GIVE_BACK_REST));
         Some(due.map_or(slice, |due| due.min(slice)))
     }
 

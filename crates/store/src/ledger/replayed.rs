@@ -287,7 +287,7 @@ impl Twice {
     fn do_all_due(&mut self, now: Timestamp, command: &Command) {
         self.first.bounds.departures = self.bounds.departures;
         let mut opened = None;
-        while self.difference.is_none() && self.first.next_due().is_some_and(|due| due <= now) {
+        while self.difference.is_none() && self.first.next_before_steps().is_some_and(|due| due <= now) {
             self.first.begin_step(now);
             self.play_again();
             let may_open = opened.is_none() && self.opened < OPENED_MAX;
@@ -297,7 +297,7 @@ impl Twice {
         }
         if let Some(mut third) = opened {
             third.begin_step(now);
-            while !third.taken_up.is_empty() || third.next_due().is_some_and(|due| due <= now) {
+            while !third.taken_up.is_empty() || third.next_before_steps().is_some_and(|due| due <= now) {
                 third.begin_step(now);
                 third.list_taken_up(1);
             }

@@ -365,7 +365,7 @@ mod tests {
         scene.ledger.shelf.is_full = true;
         scene.step(over, &Command::Due);
         let leaves = scene.ledger.leaving(queue).expect("the queue was made by this test");
-        let group = scene.ledger.first_turn(queue).expect("its group offers something");
+        let group = scene.ledger.first_turn(queue).expect("a group offers something");
         let book = scene.ledger.book(queue).expect("the queue was made by this test");
         let read = |max, leaving_max| book.offered_by(group, max, leaving_max, &leaves).len();
         // Ten may leave, and ten stay.
