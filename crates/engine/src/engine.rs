@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use kew_core::{
     AccountId, Ask, Clock, Command, Departures, Entropy, MessageId, MoveTask, OwnerId, Queue, QueueId,
-    QueueKey, ShardId, Tally, Timestamp, Traffic, Waits, ask,
+    QueueKey, ShardCount, ShardId, Tally, Timestamp, Traffic, Waits, ask,
 };
 use kew_store::Store;
 use kew_timed::Stretch;
@@ -191,6 +191,11 @@ impl Engine {
     /// All queues, sorted by account, region and name.
     pub fn all_queues(&self) -> Vec<Arc<Queue>> {
         self.snapshots.all()
+    }
+
+    /// How many queues each shard has, of this many shards, in order.
+    pub fn queues_of_each_shard(&self, count: ShardCount) -> Vec<usize> {
+        self.snapshots.of_each_shard(count)
     }
 
     /// How many queues there are.

@@ -11,7 +11,7 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
-use kew_core::{AccountId, ByName, DeadLetterAction, Queue, QueueId, QueueKey};
+use kew_core::{AccountId, ByName, DeadLetterAction, Queue, QueueId, QueueKey, ShardCount};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
 /// A queue's name in borrowed words, so that looking one up builds nothing.
@@ -73,6 +73,8 @@ pub(crate) struct Snapshots {
     sorted: RwLock<BTreeSet<ByName>>,
     /// Guards how many queues each account has; changed only while the order is.
     counts: Mutex<HashMap<AccountId, usize>>,
+    /// Guards how many queues each shard has, from when that is first asked for; changed only while the order is.
+    of_shards: Mutex<Option<(ShardCount, Vec<usize>)>>,
 }
 
 impl Snapshots {
@@ -84,6 +86,7 @@ impl Snapshots {
             by_id: stripes(),
             sorted: RwLock::default(),
             counts: Mutex::default(),
+            of_shards: Mutex::default(),
         }
     }
 
@@ -110,6 +113,30 @@ impl Snapshots {
     /// How many queues an account has, in all its regions: their names are the client's choice.
     pub(crate) fn count(&self, account: AccountId) -> usize {
         self.counts.lock().get(&account).copied().unwrap_or_default()
+    }
+
+    /// How many queues each of these shards has, in order. All are counted when it is first asked for, and not again.
+    pub(crate) fn of_each_shard(&self, count: ShardCount) -> Vec<usize> {
+        let _nothing_changes = self.sorted.read();
+        let mut of_shards = self.of_shards.lock();
+        if let Some((_, queues)) = of_shards.as_ref().filter(|(of, _)| *of == count) {
+            return queues.clone();
+        }
+        let mut queues = vec![0; usize::from(count.get())];
+        for stripe in &self.by_id {
+            for queue in stripe.read().iter() {
+                queues[usize::from(count.of_queue(queue.id).0)] += 1;
+            }
+        }
+        *of_shards = Some((count, queues.clone()));
+        queues
+    }
+
+    /// One queue more, or fewer, of the shard of this one.
+    fn count_in_shard(&self, id: QueueId, change: impl FnOnce(&mut usize)) {
+        if let Some((count, queues)) = &mut *self.of_shards.lock() {
+            change(&mut queues[usize::from(count.of_queue(id).0)]);
+        }
     }
 
     pub(crate) fn page(&self, listing: Listing<'_>) -> Vec<Arc<Queue>> {
@@ -198,6 +225,7 @@ impl Snapshots {
             Some(_) => {}
             None => {
                 *self.counts.lock().entry(queue.key.account).or_default() += 1;
+                self.count_in_shard(queue.id, |queues| *queues += 1);
             }
         }
         sorted.replace(ByName(Arc::clone(queue)));
@@ -217,6 +245,7 @@ impl Snapshots {
             return;
         };
         self.forget_name(&mut sorted, &entry);
+        self.count_in_shard(id, |queues| *queues -= 1);
         let mut counts = self.counts.lock();
         if let Entry::Occupied(mut count) = counts.entry(entry.key.account) {
             *count.get_mut() -= 1;
@@ -347,6 +376,24 @@ mod tests {
         assert_eq!(snapshots.len(), 1);
         assert_eq!(snapshots.count(AccountId(1)), 1);
         assert_eq!(snapshots.count(AccountId(2)), 0);
+    }
+
+    #[test]
+    fn queues_of_each_shard_are_counted_before_and_after_they_are_first_asked_for() {
+        let (snapshots, three) = (Snapshots::new(), ShardCount::new(3).expect("three is a number of shards"));
+        for (id, name) in [(1, "a"), (2, "b"), (4, "c"), (7, "a")] {
+            snapshots.put(&queue(id, name, 1));
+        }
+        assert_eq!(snapshots.of_each_shard(three), [0, 3, 1], "7 has the name of 1, which is to go");
+        snapshots.remove(QueueId(1));
+        snapshots.put(&queue(7, "d", 2));
+        snapshots.put(&queue(9, "e", 1));
+        assert_eq!(snapshots.of_each_shard(three), [1, 2, 1]);
+        for id in [2, 4, 7, 9, 9] {
+            snapshots.remove(QueueId(id));
+        }
+        assert_eq!(snapshots.of_each_shard(three), [0, 0, 0]);
+        assert_eq!(snapshots.of_each_shard(ShardCount::ONE), [0]);
     }
 
     #[test]

@@ -80,10 +80,8 @@ impl Inner {
 
     fn emptiest(&self, engine: &Engine) -> ShardId {
         let count = self.places.count;
-        let mut queues = vec![0_usize; usize::from(count.get())];
-        let making: Vec<ShardId> = self.making.lock().values().copied().collect();
-        let made = engine.all_queues().into_iter().map(|queue| count.of_queue(queue.id));
-        for shard in made.chain(making) {
+        let mut queues = engine.queues_of_each_shard(count);
+        for shard in self.making.lock().values() {
             if let Some(queues) = queues.get_mut(usize::from(shard.0)) {
                 *queues += 1;
             }
