@@ -71,6 +71,8 @@ pub enum Planted {
     AnswersUnchecked,
     /// A row rests on nothing: it is not asked whether the server has what was written before.
     RestsOnNothing,
+    /// A row rests on the newest row alone, also where another one was under way beside that.
+    RestsOnTheNewest,
     /// A mending ends without a look whether all that it mended is there.
     MendsUnseen,
     /// What an owner does with names has always the same number.

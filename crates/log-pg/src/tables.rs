@@ -44,12 +44,14 @@ impl Table {
     pub fn new(id: i64, purpose: Purpose) -> Self {
         let name = purpose.table_name(id);
         let lock = if Planted::KeyShare.is_there() { "KEY SHARE" } else { "SHARE" };
+        // The commit's mode is set for the shard's row, before that is locked: as a sub-select that is joined it would
+        // be one more node of the plan.
         let insert = format!(
             "INSERT INTO {name} (shard, pos, seq, epoch, frame)
             SELECT $1::int, $2::bigint, $3::bigint, $4::bigint, $5::bytea
-            FROM kew_shard, (SELECT set_config('synchronous_commit',
-                CASE WHEN $6::text = 'on' THEN {SYNCED_MODE} ELSE $6::text END, true)) AS commits
-            WHERE id = $1::int AND epoch = $4::bigint FOR {lock} OF kew_shard"
+            FROM kew_shard WHERE id = $1::int AND epoch = $4::bigint AND set_config('synchronous_commit',
+                CASE WHEN $6::text = 'on' THEN {SYNCED_MODE} ELSE $6::text END, true) IS NOT NULL
+            FOR {lock} OF kew_shard"
         );
         let insert_if_missing = format!("{insert} ON CONFLICT DO NOTHING");
         // The row that holds an offset is the last one that begins at or before it; only slices are written twice.

@@ -171,6 +171,7 @@ impl Lane {
         self.must_have(&mut mending, &mut **session, &last_durable).await?;
         let placed = || rows.iter().filter_map(Row::placed);
         let was_there = self.those_there(&mut mending, &mut **session, placed()).await?;
+        self.state.lock().rows.lack(|row| was_there.contains(&(row.table.id, row.key)));
         for row in &rows {
             self.insert_missing(&mut mending, &mut **session, row, &was_there).await?;
         }

@@ -12,6 +12,7 @@ use crate::tables::Table;
 
 /// Statements of a lane that may be under way at a time.
 pub(super) const STATEMENTS_MAX: usize = 2;
+const _: () = assert!(STATEMENTS_MAX == 2, "what a row rests on counts with two under way at a time");
 /// Bytes of rows that are not durable before the next one is committed synchronously, whatever it asks for.
 const UNSYNCED_MAX: usize = 1 << 20;
 
@@ -28,13 +29,20 @@ enum Fate {
 struct Kept {
     row: Row,
     fate: Fate,
-    /// The tick at which its commit had ended.
-    ended: Option<u64>,
+    /// When it was sent and had ended.
+    took: Option<Ticks>,
     /// What its statement asks for.
     rests_on: Vec<Placed>,
     /// When it was handed over, and when it was sent.
     since: Instant,
     sent: Instant,
+}
+
+/// When a statement was sent, and when its commit had ended.
+#[derive(Clone, Copy)]
+struct Ticks {
+    sent: u64,
+    ended: u64,
 }
 
 /// Batches written and durable.
@@ -63,30 +71,40 @@ pub(super) struct Rows {
     durable: Newest,
 }
 
-/// Rows that are remembered after they ended. Those of a table that is dropped are forgotten, and the others do then.
+/// Rows that are remembered after they ended. Those of a table that is dropped are forgotten.
 const REMEMBERED: usize = 8;
 
 /// Rows by when they ended, the newest first.
 #[derive(Default)]
-struct Newest(Vec<(u64, Placed)>);
+struct Newest(Vec<(Ticks, Placed)>);
 
 impl Newest {
-    fn add(&mut self, ended: u64, row: Placed) {
-        let place = self.0.partition_point(|(other, _)| *other > ended);
+    fn add(&mut self, took: Ticks, row: Placed) {
+        self.0.retain(|(_, other)| !is_same(other, &row));
+        let place = self.0.partition_point(|(other, _)| other.ended > took.ended);
         if place < REMEMBERED {
-            self.0.insert(place, (ended, row));
+            self.0.insert(place, (took, row));
             self.0.truncate(REMEMBERED);
         }
     }
 
-    /// As many as may be under way at a time.
+    /// A server that has these rows has all: the newest, and the one before it if it had not ended when the newest was
+    /// sent. A row was committed on a server that had those on which it rests; so the newest shows that those are there
+    /// which had ended when it was sent. Of the others the one before it shows the same, as no third one was under way.
     fn first(&self) -> impl Iterator<Item = &Placed> {
-        self.0.iter().take(STATEMENTS_MAX).map(|(_, row)| row)
+        let newest_sent = self.0.first().map_or(0, |(took, _)| took.sent);
+        let is_beside = move |took: &Ticks| took.ended > newest_sent && !Planted::RestsOnTheNewest.is_there();
+        let needed = self.0.iter().enumerate().take(STATEMENTS_MAX);
+        needed.filter(move |(place, (took, _))| *place == 0 || is_beside(took)).map(|(_, (_, row))| row)
     }
 
     fn has(&self, row: &Placed) -> bool {
-        self.0.iter().any(|(_, other)| other.table.id == row.table.id && other.key == row.key)
+        self.0.iter().any(|(_, other)| is_same(other, row))
     }
+}
+
+fn is_same(row: &Placed, other: &Placed) -> bool {
+    row.table.id == other.table.id && row.key == other.key
 }
 
 impl Rows {
@@ -100,7 +118,7 @@ impl Rows {
         self.bytes += row.bytes.len();
         let now = Instant::now();
         let (fate, rests_on) = (Fate::Waits, Vec::new());
-        self.kept.push_back(Kept { row, fate, ended: None, rests_on, since: now, sent: now });
+        self.kept.push_back(Kept { row, fate, took: None, rests_on, since: now, sent: now });
     }
 
     /// The next row to send, and the rows that it rests on.
@@ -125,17 +143,23 @@ impl Rows {
         Some((index, row, rests_on))
     }
 
-    /// What a row rests on: the rows that ended last, as many as may be under way at a time. A server that is started
-    /// anew or failed over may lose the newest commits: one that lost any of those that have ended lost one of these.
+    /// What a row rests on. A server that is started anew or failed over may lose the newest commits: one that lost any
+    /// of those that have ended lost one of these.
     fn rests_on(&self) -> Vec<Placed> {
         if Planted::RestsOnNothing.is_there() {
             return Vec::new();
         }
-        let mut newest: Vec<Placed> = self.ended.first().cloned().collect();
-        // Those that ended later are forgotten.
-        let older = self.durable.first().filter(|row| !self.ended.has(row));
-        newest.extend(older.take(STATEMENTS_MAX - newest.len()).cloned());
-        newest
+        let Newest(durable) = &self.durable;
+        if self.ended.0.len() >= STATEMENTS_MAX || durable.is_empty() {
+            return self.ended.first().cloned().collect();
+        }
+        // The others were of tables that were dropped.
+        let mut newest = Newest(self.ended.0.clone());
+        durable
+            .iter()
+            .filter(|(_, row)| !self.ended.has(row))
+            .for_each(|(took, row)| newest.add(*took, row.clone()));
+        newest.first().cloned().collect()
     }
 
     /// A row's statement has failed.
@@ -154,15 +178,16 @@ impl Rows {
         self.tick += 1;
         let tick = self.tick;
         let Some(kept) = self.at(index) else { return };
-        kept.ended = Some(tick);
-        let placed = kept.row.placed();
-        let synced_since = match kept.fate {
-            Fate::Sent(sent) if kept.row.syncs => Some(sent),
-            _ => None,
+        let Fate::Sent(sent) = kept.fate else {
+            unreachable!("a row whose commit ends was sent, and ends once")
         };
+        let took = Ticks { sent, ended: tick };
+        kept.took = Some(took);
+        let placed = kept.row.placed();
+        let synced_since = kept.row.syncs.then_some(sent);
         kept.fate = if synced_since.is_some() { Fate::Durable } else { Fate::Written(tick) };
         if let Some(placed) = placed {
-            self.ended.add(tick, placed);
+            self.ended.add(took, placed);
         }
         if let Some(since) = synced_since {
             for kept in &mut self.kept {
@@ -179,17 +204,33 @@ impl Rows {
         self.kept.iter().map(|kept| kept.row.clone()).collect()
     }
 
-    /// The first rows are durable, this many. Those that were not there were inserted, in their order.
+    /// The database lacks rows: those that had ended are inserted anew.
+    pub fn lack(&mut self, is_there: impl Fn(&Placed) -> bool) {
+        for kept in &mut self.kept {
+            kept.took = kept.took.filter(|_| kept.row.placed().is_none_or(|row| is_there(&row)));
+        }
+    }
+
+    /// The first rows are durable, this many: it was looked whether all are there. Those that were not there were
+    /// inserted, in their order. Of the others one whose end is not known may have been committed after all whose is.
     pub fn mended(&mut self, count: usize, was_there: impl Fn(&Placed) -> bool) {
-        for inserted in [false, true] {
-            for kept in self.kept.iter_mut().take(count) {
-                kept.fate = Fate::Durable;
-                let Some(placed) = kept.row.placed().filter(|row| was_there(row) != inserted) else {
-                    continue;
-                };
-                self.tick += 1;
-                kept.ended = Some(self.tick);
-                self.ended.add(self.tick, placed);
+        let mut by_end = Vec::new();
+        for (place, kept) in self.kept.iter_mut().enumerate().take(count) {
+            kept.fate = Fate::Durable;
+            if let Some(placed) = kept.row.placed() {
+                let ended = kept.took.map(|took| took.ended);
+                by_end.push((!was_there(&placed), ended.is_none(), ended, place));
+            }
+        }
+        by_end.sort_unstable();
+        for (_, _, _, place) in by_end {
+            let Some(kept) = self.kept.get_mut(place) else { continue };
+            self.tick += 1;
+            // It shows of no other row that it is there: nothing was asked for when it was inserted.
+            let took = Ticks { sent: 0, ended: self.tick };
+            kept.took = Some(took);
+            if let Some(placed) = kept.row.placed() {
+                self.ended.add(took, placed);
             }
         }
         self.next = self.next.max(self.first + count as u64);
@@ -309,6 +350,12 @@ impl Rows {
         for newest in [&mut self.ended, &mut self.durable] {
             newest.0.retain(|(_, row)| !goes(&row.table, row.key.0));
         }
+        // Rows that ended before the ones that go, and were not remembered behind these.
+        for kept in &self.kept {
+            if let Some((took, placed)) = kept.took.zip(kept.row.placed()) {
+                self.ended.add(took, placed);
+            }
+        }
         true
     }
 
@@ -327,8 +374,8 @@ impl Rows {
             self.first += 1;
             self.bytes -= kept.row.bytes.len();
             self.reached.durable = self.reached.durable.max(kept.row.batch);
-            if let Some((ended, placed)) = kept.ended.zip(kept.row.placed()) {
-                self.durable.add(ended, placed);
+            if let Some((took, placed)) = kept.took.zip(kept.row.placed()) {
+                self.durable.add(took, placed);
             }
         }
         let is_written = |kept: &&Kept| matches!(kept.fate, Fate::Written(_) | Fate::Durable);
@@ -366,18 +413,19 @@ mod tests {
     }
 
     #[test]
-    fn row_rests_on_the_two_that_ended_last() {
+    fn row_rests_on_what_ended_since_the_newest_was_sent() {
         let table = Arc::new(Table::new(1, Purpose::Journal));
         let mut rows = Rows::default();
         for (pos, syncs, on) in [
             (0, false, vec![]),
             (1, false, vec![0]),
-            (2, false, vec![1, 0]),
-            (3, true, vec![2, 1]),
+            // The one before it rests on the others.
+            (2, false, vec![1]),
+            (3, true, vec![2]),
             // All before it are durable.
-            (4, true, vec![3, 2]),
-            (5, false, vec![4, 3]),
-            (6, false, vec![5, 4]),
+            (4, true, vec![3]),
+            (5, false, vec![4]),
+            (6, false, vec![5]),
         ] {
             let (index, rests_on) = send(&mut rows, row(&table, pos, syncs));
             assert_eq!(rests_on, on, "{pos}");
@@ -388,10 +436,30 @@ mod tests {
         let (eighth, _) = send(&mut rows, row(&table, 8, true));
         rows.ended(eighth);
         let (ninth, rests_on) = send(&mut rows, row(&table, 9, false));
-        assert_eq!(rests_on, [8, 6], "also where a row before it is under way");
+        assert_eq!(rests_on, [8], "also where a row before it is under way");
         rows.ended(seventh);
         rows.ended(ninth);
-        assert_eq!(send(&mut rows, row(&table, 10, false)).1, [9, 7]);
+        let (tenth, rests_on) = send(&mut rows, row(&table, 10, false));
+        assert_eq!(rests_on, [9, 7], "neither asked for the other");
+        rows.ended(tenth);
+        assert_eq!(send(&mut rows, row(&table, 11, false)).1, [10]);
+    }
+
+    #[test]
+    fn row_rests_on_one_that_was_under_way_beside_many() {
+        let table = Arc::new(Table::new(1, Purpose::Journal));
+        let mut rows = Rows::default();
+        let (slow, _) = send(&mut rows, row(&table, 0, false));
+        for pos in 1..20 {
+            let (index, rests_on) = send(&mut rows, row(&table, pos, false));
+            assert_eq!(rests_on, (1..pos).last().into_iter().collect::<Vec<_>>());
+            rows.ended(index);
+        }
+        rows.ended(slow);
+        let (next, rests_on) = send(&mut rows, row(&table, 20, false));
+        assert_eq!(rests_on, [0, 19], "the slow one asked for nothing");
+        rows.ended(next);
+        assert_eq!(send(&mut rows, row(&table, 21, false)).1, [20]);
     }
 
     #[test]
@@ -426,6 +494,54 @@ mod tests {
         rows.push(Row::barrier());
         let (_, _, rests_on) = rows.take_next().expect("a row waits");
         assert_eq!(rests_on.iter().map(|placed| placed.key.0).collect::<Vec<_>>(), [0]);
+    }
+
+    #[test]
+    fn row_that_was_mended_hides_no_other_from_those_behind_it() {
+        let table = Arc::new(Table::new(1, Purpose::Journal));
+        let mut rows = Rows::default();
+        let [synced, written] =
+            [(0, true), (1, false)].map(|(pos, syncs)| send(&mut rows, row(&table, pos, syncs)).0);
+        rows.ended(synced);
+        rows.ended(written);
+        rows.mended(1, |_| true);
+        assert_eq!(send(&mut rows, row(&table, 2, false)).1, [1, 0], "either may have been committed last");
+    }
+
+    #[test]
+    fn row_whose_end_is_not_known_counts_as_the_last_of_those_that_were_there() {
+        let table = Arc::new(Table::new(1, Purpose::Journal));
+        let mut rows = Rows::default();
+        let _slow = send(&mut rows, row(&table, 0, false));
+        for pos in 1..4 {
+            let (index, _) = send(&mut rows, row(&table, pos, false));
+            rows.ended(index);
+        }
+        rows.failed();
+        rows.mended(4, |_| true);
+        let last: Vec<u64> = rows.last_durable().iter().map(|row| row.key.0).collect();
+        assert_eq!(last, [0, 3]);
+        // Those that the database lacked were inserted last, in their order, whenever they had ended.
+        for pos in 4..7 {
+            let (index, _) = send(&mut rows, row(&table, pos, false));
+            rows.ended(index);
+        }
+        rows.lack(|row| row.key.0 != 5);
+        rows.mended(3, |row| row.key.0 != 4);
+        assert_eq!(send(&mut rows, row(&table, 7, false)).1, [4, 5]);
+    }
+
+    #[test]
+    fn row_rests_on_one_that_ended_before_very_many_of_a_table_that_is_forgotten() {
+        let (kept, gone) = (Table::new(1, Purpose::Slices), Table::new(2, Purpose::Slices));
+        let (kept, gone) = (Arc::new(kept), Arc::new(gone));
+        let mut rows = Rows::default();
+        for pos in 0..20 {
+            let (index, _) = send(&mut rows, row(if pos == 0 { &kept } else { &gone }, pos, false));
+            rows.ended(index);
+        }
+        assert!(rows.forget(gone.id, 0));
+        assert_eq!(send(&mut rows, row(&kept, 20, false)).1, [0], "it is not durable");
     }
 
     #[test]

@@ -4,6 +4,8 @@
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Instant;
 
+use bytes::Bytes;
+
 use super::*;
 use crate::map::{Founding, PeerSecret};
 use crate::schema::{self, Making};
@@ -97,6 +99,36 @@ fn rows_that_are_there_are_those_of_position_number_and_epoch() {
         assert_eq!(found, [(0, 1), (0, 2), (1 << 40, 4)]);
         assert_eq!(connection.which(&table, epoch + 1, &asked).await.unwrap(), []);
         assert_eq!(connection.which(&table, epoch, &[]).await.unwrap(), []);
+    });
+}
+
+#[test]
+fn insert_is_not_planned_each_time() {
+    let server = PgServer::start(&["fsync=off"]).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let url = server.database().unwrap();
+    runtime.block_on(async {
+        let (mut connection, epoch) = owner_of(&url).await;
+        let own = Own { shard: SHARD, epoch };
+        let table = Arc::new(Table::new(1, Purpose::Journal));
+        let name = "segments/1".to_owned();
+        let create = Change::Create { id: 1, name, table: Some(Arc::clone(&table)) };
+        assert!(connection.change(own, &create).await.unwrap());
+        let mut before = Vec::new();
+        for seq in 1..=60 {
+            let bytes = Bytes::from(vec![7; seq as usize * 300]);
+            let row = Row { table: Some(Arc::clone(&table)), pos: seq as u64, seq, bytes, ..Row::barrier() };
+            assert_eq!(connection.insert(own, &row, &before, IfThere::Fail).await.unwrap(), 1);
+            let over = Own { epoch: epoch - 1, ..own };
+            assert_eq!(connection.insert(over, &row, &[], IfThere::Fail).await.unwrap(), 0, "not its epoch");
+            before = row.placed().into_iter().collect();
+        }
+        // PostgreSQL plans the first five times, and then only if that pays.
+        let text = "SELECT max(custom_plans), min(generic_plans) FROM pg_prepared_statements
+            WHERE statement LIKE 'INSERT%' AND custom_plans + generic_plans > 5";
+        let plans = connection.client.query_one(text, &[]).await.unwrap();
+        let (custom, generic): (i64, i64) = (plans.get(0), plans.get(1));
+        assert!(custom <= 5 && generic >= 50, "planned {custom} times, not planned {generic} times");
     });
 }
 

@@ -126,6 +126,19 @@ fn starts_anew_before_several(world: &World, file: &dyn DiskFile, seed: u64) -> 
     4
 }
 
+/// The same behind two rows that were under way beside each other: the one that ended first may have been committed
+/// last, and so be the one that is lost.
+fn starts_anew_behind_two_rows(world: &World, file: &dyn DiskFile, _seed: u64) -> usize {
+    let append =
+        |row: u64, must_sync| file.append(row * 3, b"new", BatchMark { number: row + 1, must_sync }).unwrap();
+    append(1, false);
+    append(2, false);
+    world.pass(Duration::from_millis(100));
+    world.database().restart(Duration::ZERO);
+    append(3, true);
+    3
+}
+
 /// The same with what upkeep writes, of which nothing is synced before the end.
 fn starts_anew_while_upkeep_writes(world: &World, file: &dyn DiskFile, seed: u64) -> usize {
     world.pass(Duration::from_millis(seed));
@@ -156,6 +169,17 @@ fn row_that_a_server_behind_a_pooler_lost_is_missed_by_the_next_one() {
         let _planted = Planted::RestsOnNothing.plant();
         assert_ne!(lost_behind_a_pooler(work), Vec::<u64>::new(), "the planted fault shows nothing");
     }
+}
+
+#[test]
+fn row_beside_the_newest_that_a_server_behind_a_pooler_lost_is_missed_by_the_next_one() {
+    assert_eq!(lost_behind_a_pooler(starts_anew_behind_two_rows), Vec::<u64>::new());
+    let _planted = Planted::RestsOnTheNewest.plant();
+    assert_ne!(
+        lost_behind_a_pooler(starts_anew_behind_two_rows),
+        Vec::<u64>::new(),
+        "the planted fault shows nothing"
+    );
 }
 
 #[test]
