@@ -14,9 +14,10 @@ use std::time::Duration;
 use kew_core::command::{CreateQueue, DeleteQueue, UpdateQueue};
 use kew_core::{Command, DeadLetterAction, Outcome, Pause, QueueId, QueueKey, RuleError, ShardId, Timestamp};
 use kew_engine::Engine;
-use kew_store::StoreError;
+use kew_store::{Store, StoreError};
 
 use crate::asking::away;
+use crate::contracts::Agreed;
 use crate::inner::Inner;
 use crate::serving::{PAGE, refusal};
 use crate::times::OUTLIVES_SILENCE;
@@ -36,6 +37,13 @@ const FOLLOWS_AGAIN: Duration = Duration::from_millis(50);
 
 /// What a queue's definition comes to.
 type Defined = Result<Outcome, StoreError>;
+
+/// A shard of this node, one of whose names is being claimed or released.
+struct Held {
+    shard: ShardId,
+    /// Its store. Another one is that of a later owner, which may be this node again.
+    store: Arc<dyn Store>,
+}
 
 impl Inner {
     /// Makes, changes or deletes a queue wherever its shard is kept.
@@ -137,16 +145,17 @@ impl Inner {
     /// whose link is cut: the other nodes must hear of what was done.
     async fn define_in_turn(self: &Arc<Self>, shard: ShardId, command: Command) -> Result<Outcome, Refusal> {
         let one_at_a_time = self.directory.naming(shard).await;
-        self.must_keep(shard)?;
+        let store = self.places.here(shard).ok_or(Refusal::NotTheOwner)?;
+        let held = Held { shard, store };
         let ends = || Refusal::Store(away("the node ends"));
         let (engine, event_loop) = (self.engine().ok_or_else(ends)?, self.event_loop().ok_or_else(ends)?);
         let fleet = Arc::clone(self);
         let defined = event_loop.spawn(async move {
             let mut renamed = None;
             let done = match command {
-                Command::CreateQueue(create) => fleet.create_here(&engine, shard, create).await,
-                Command::UpdateQueue(update) => fleet.update_here(&engine, shard, update, &mut renamed).await,
-                Command::DeleteQueue(delete) => fleet.delete_here(&engine, shard, delete).await,
+                Command::CreateQueue(create) => fleet.create_here(&engine, &held, create).await,
+                Command::UpdateQueue(update) => fleet.update_here(&engine, &held, update, &mut renamed).await,
+                Command::DeleteQueue(delete) => fleet.delete_here(&engine, &held, delete).await,
                 _ => Err(Refusal::Store(away("only queues are defined"))),
             };
             drop(one_at_a_time);
@@ -213,11 +222,11 @@ impl Inner {
     async fn create_here(
         self: &Arc<Self>,
         engine: &Engine,
-        shard: ShardId,
+        held: &Held,
         create: CreateQueue,
     ) -> Result<Outcome, Refusal> {
-        let key = create.key.clone();
-        is_claimed(shard, self.names.claim(shard, &key).await)?;
+        let (shard, key) = (held.shard, create.key.clone());
+        self.is_claimed(held, &key, self.names.claim(shard, &key)).await?;
         let _making = Making::begin(self, &key, shard);
         let done = engine.carry_out(Command::CreateQueue(create)).await;
         match engine.queue(&key).filter(|queue| self.places.count.of_queue(queue.id) == shard) {
@@ -233,14 +242,16 @@ impl Inner {
     async fn update_here(
         self: &Arc<Self>,
         engine: &Engine,
-        shard: ShardId,
+        held: &Held,
         update: UpdateQueue,
         was_renamed: &mut Option<(QueueKey, QueueKey)>,
     ) -> Result<Outcome, Refusal> {
+        let shard = held.shard;
         let (queue, before) = (update.queue, engine.queue_by_id(update.queue));
         let renamed = update.rename.clone();
-        if let Some(key) = &renamed {
-            is_claimed(shard, self.names.claim_for_rename(shard, key).await)?;
+        match &renamed {
+            Some(key) => self.is_claimed(held, key, self.names.claim_for_rename(shard, key)).await?,
+            None => self.must_still_keep(held)?,
         }
         let done = engine.carry_out(Command::UpdateQueue(update)).await;
         if let Some(queue) = engine.queue_by_id(queue) {
@@ -262,18 +273,42 @@ impl Inner {
     async fn delete_here(
         self: &Arc<Self>,
         engine: &Engine,
-        shard: ShardId,
+        held: &Held,
         delete: DeleteQueue,
     ) -> Result<Outcome, Refusal> {
+        self.must_still_keep(held)?;
         let (queue, before) = (delete.queue, engine.queue_by_id(delete.queue));
         let done = engine.carry_out(Command::DeleteQueue(delete)).await;
         if engine.queue_by_id(queue).is_none() {
             self.tell_all(Request::Hide(queue)).await;
         }
         if let (Ok(_), Some(before)) = (&done, before) {
-            self.release(shard, &before.key).await;
+            self.release(held.shard, &before.key).await;
         }
         done.map_err(refusal)
+    }
+
+    /// Whether a shard has the name that it claims, and is kept in the same store afterwards. An owner that came
+    /// meanwhile has compared the shard's names, and released this one.
+    async fn is_claimed(&self, held: &Held, key: &QueueKey, claim: Agreed<ShardId>) -> Result<(), Refusal> {
+        match claim.await {
+            Ok(owner) if owner == held.shard => {}
+            Ok(owner) => return Err(Refusal::NameIsIn(owner)),
+            Err(error) => return Err(Refusal::Store(error)),
+        }
+        let keeps = self.must_still_keep(held);
+        if keeps.is_err() {
+            self.unreleased.lock().insert((held.shard, key.clone()));
+        }
+        keeps
+    }
+
+    /// The step of a definition goes to the store whose names are held, and to no other: it would wait there until this
+    /// definition lets the names go, which waits for the step.
+    fn must_still_keep(&self, held: &Held) -> Result<(), Refusal> {
+        let store = self.places.here(held.shard);
+        let still = store.is_some_and(|store| Arc::ptr_eq(&store, &held.store));
+        if still { Ok(()) } else { Err(Refusal::NotTheOwner) }
     }
 
     /// Tells of the queues of a shard whose dead letters go to one that was renamed: their rules have followed it.
@@ -322,15 +357,6 @@ impl Inner {
     ) -> Result<Outcome, StoreError> {
         self.tell_all(Request::Pause { pause, until }).await;
         Ok(Outcome::Done)
-    }
-}
-
-/// Whether a shard has the name that it claimed.
-fn is_claimed(shard: ShardId, claimed: Result<ShardId, StoreError>) -> Result<(), Refusal> {
-    match claimed {
-        Ok(owner) if owner == shard => Ok(()),
-        Ok(owner) => Err(Refusal::NameIsIn(owner)),
-        Err(error) => Err(Refusal::Store(error)),
     }
 }
 

@@ -244,6 +244,11 @@ impl Inner {
     }
 }
 
+/// Whether a command makes, changes or deletes a queue.
+fn defines(command: &Command) -> bool {
+    matches!(command, Command::CreateQueue(_) | Command::UpdateQueue(_) | Command::DeleteQueue(_))
+}
+
 impl Store for Fleet {
     fn step(&self, now: Timestamp, command: &Command) -> Submission {
         match self.0.reach(command) {
@@ -253,6 +258,10 @@ impl Store for Fleet {
                         self.0.holds.before_step(shard, &*store).unwrap_or_else(|| store.step(now, command));
                     self.0.note_owed(&submission);
                     submission
+                }
+                // Taken while the shard's names are held (`defining.rs`), which another owner would not know.
+                None if defines(command) => {
+                    Submission::settled(Err(asking::away("the shard has just left this node")))
                 }
                 None => {
                     let request = Request::Step { shard, command: command.clone() };

@@ -2,6 +2,7 @@
 #![allow(clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 mod databases;
+mod defining;
 mod faults;
 mod moving;
 mod operator;

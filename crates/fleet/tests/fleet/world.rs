@@ -33,6 +33,8 @@ pub struct World {
     begun: Instant,
     /// Milliseconds that the database's clock has leapt ahead.
     leapt: AtomicU64,
+    /// Whether answers to claims of names are under way for as long as this holds.
+    claims_late: watch::Sender<bool>,
 }
 
 #[derive(Default)]
@@ -122,6 +124,7 @@ impl World {
             state: Mutex::default(),
             begun: Instant::now(),
             leapt: AtomicU64::new(0),
+            claims_late: watch::Sender::new(false),
         })
     }
 
@@ -261,6 +264,11 @@ impl World {
     /// Names cannot be released, or can again.
     pub fn keep_names(&self, keeps: bool) {
         self.state.lock().keeps_names = keeps;
+    }
+
+    /// Claims of names are carried out at once, and answered when this ends.
+    pub fn answer_claims_late(&self, late: bool) {
+        self.claims_late.send_replace(late);
     }
 
     /// A shard has a name of no queue, as one has whose owner ended between two steps.
@@ -465,7 +473,11 @@ impl Names for Reach {
             return silent();
         }
         let owner = *self.world.state.lock().names.entry(key.clone()).or_insert(shard);
-        Box::pin(std::future::ready(Ok(owner)))
+        let mut late = self.world.claims_late.subscribe();
+        Box::pin(async move {
+            late.wait_for(|late| !late).await.expect("the world outlives its nodes");
+            Ok(owner)
+        })
     }
 
     fn release(&self, shard: ShardId, key: &QueueKey) -> Agreed<()> {
