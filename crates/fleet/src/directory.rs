@@ -35,15 +35,33 @@ impl Inner {
         match self.places.of(shard) {
             Place::Here(_) => true,
             Place::At(node) => self.is_known(shard, &node),
-            // Its last owner notified this node of all it answered for, and no other has answered for anything yet.
-            Place::Nowhere => self.directory.known(shard).is_some(),
+            // Its last owner was this node, or has notified it of all it answered for, and no other has answered yet.
+            Place::Nowhere => self.directory.known(shard).is_some_and(|known| {
+                known.epoch == self.epoch(shard)
+                    && (known.heard_in.is_none() || known.heard_in == self.carrier.heard_in(&known.from))
+            }),
         }
     }
 
     /// Whether a shard's list was read from the node that keeps it, and nothing was missed since then.
     fn is_known(&self, shard: ShardId, node: &NodeId) -> bool {
         let heard_in = self.carrier.heard_in(node);
-        heard_in.is_some() && self.directory.known(shard) == Some(Known { from: node.clone(), heard_in })
+        let known = Known { from: node.clone(), heard_in, epoch: self.epoch(shard) };
+        heard_in.is_some() && self.directory.known(shard) == Some(known)
+    }
+
+    /// The epoch of a shard's newest owner, as far as the map says.
+    fn epoch(&self, shard: ShardId) -> Option<i64> {
+        self.map.read().row(shard).map(|row| row.epoch)
+    }
+
+    /// This node keeps a shard no more. It knows all its queues until another node does, if the map shows already that
+    /// this one was the owner.
+    pub(crate) fn note_left(&self, shard: ShardId) {
+        let map = Arc::clone(&self.map.read());
+        let mine = map.row(shard).filter(|row| row.owner.as_ref() == Some(&self.me));
+        let known = mine.map(|row| Known { from: self.me.clone(), heard_in: None, epoch: Some(row.epoch) });
+        self.directory.set_known(shard, known);
     }
 
     /// Reads the lists of shards that are not known, for as long as it is polled.
@@ -56,10 +74,10 @@ impl Inner {
                 if self.is_known(shard, &node) {
                     continue;
                 }
-                // Of before the list is read: what changes in a later conversation is not missed.
-                let heard_in = self.carrier.heard_in(&node);
+                // Of before the list is read: what changes in a later conversation, or epoch, is not missed.
+                let (heard_in, epoch) = (self.carrier.heard_in(&node), self.epoch(shard));
                 if heard_in.is_some() && self.read_list(shard, &node).await {
-                    self.directory.set_known(shard, Known { from: node, heard_in });
+                    self.directory.set_known(shard, Some(Known { from: node, heard_in, epoch }));
                 }
             }
             self.note_known();

@@ -23,7 +23,11 @@ pub(crate) struct Directory {
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Known {
     pub(crate) from: NodeId,
+    /// `None` where that is this node itself.
     pub(crate) heard_in: Option<u64>,
+    /// The epoch of the shard's newest owner, as the map said before the list was read. Another owner may have
+    /// answered for changes that this node did not hear of, also where the same one is owner again.
+    pub(crate) epoch: Option<i64>,
 }
 
 /// A node that keeps a shard whose database is silent here.
@@ -134,14 +138,9 @@ impl Directory {
         self.state.lock().known_from.get(usize::from(shard.0)).cloned().flatten()
     }
 
-    /// This node keeps a shard no more. It knows all its queues until another node does.
-    pub(crate) fn left(&self, shard: ShardId, me: NodeId) {
-        self.set_known(shard, Known { from: me, heard_in: None });
-    }
-
-    pub(crate) fn set_known(&self, shard: ShardId, is_known: Known) {
+    pub(crate) fn set_known(&self, shard: ShardId, is_known: Option<Known>) {
         if let Some(known) = self.state.lock().known_from.get_mut(usize::from(shard.0)) {
-            *known = Some(is_known);
+            *known = is_known;
         }
     }
 }

@@ -448,7 +448,7 @@ impl Keeper {
 
     /// Steps of the shard wait for another owner from now on.
     fn part_with(&self, shard: ShardId) {
-        self.fleet.directory.left(shard, self.fleet.me.clone());
+        self.fleet.note_left(shard);
         self.fleet.places.set(shard, Place::Nowhere);
         self.fleet.holds.forget(shard);
         self.fleet.resting.forget(shard);

@@ -4,6 +4,7 @@
 mod databases;
 mod defining;
 mod faults;
+mod knowing;
 mod moving;
 mod operator;
 mod renaming;

@@ -59,8 +59,8 @@ struct State {
     faults: BTreeMap<ShardId, Arc<Faults>>,
     /// Pairs of nodes that do not hear each other.
     cut: Vec<(NodeId, NodeId)>,
-    /// How often nodes were cut off.
-    cuts: u64,
+    /// How often two nodes were cut off from each other.
+    cuts: BTreeMap<(NodeId, NodeId), u64>,
 }
 
 impl State {
@@ -74,6 +74,8 @@ impl State {
 pub struct Faults {
     /// It may not answer just now, as one whose row is locked.
     pub stalled: AtomicBool,
+    /// No node takes it, although none owns it.
+    pub untaken: AtomicBool,
     /// Its commits take as long as this is held.
     pub commits: Mutex<()>,
     /// How often it was committed.
@@ -305,9 +307,11 @@ impl World {
     /// Two nodes do not hear each other from now on.
     pub fn cut(&self, one: &Node, other: &Node) {
         let mut state = self.state.lock();
-        state.cuts += 1;
-        state.cut.push((one.id.clone(), other.id.clone()));
-        state.cut.push((other.id.clone(), one.id.clone()));
+        for pair in [(&one.id, &other.id), (&other.id, &one.id)] {
+            let pair = (pair.0.clone(), pair.1.clone());
+            *state.cuts.entry(pair.clone()).or_default() += 1;
+            state.cut.push(pair);
+        }
     }
 
     /// All nodes hear each other again.
@@ -463,7 +467,8 @@ impl Carrier for Reach {
     fn heard_in(&self, node: &NodeId) -> Option<u64> {
         let is_cut = self.is_cut(node);
         let state = self.world.state.lock();
-        (!is_cut && state.nodes.contains_key(node)).then_some(state.cuts)
+        let cuts = state.cuts.get(&(self.me.clone(), node.clone())).copied().unwrap_or_default();
+        (!is_cut && state.nodes.contains_key(node)).then_some(cuts)
     }
 }
 
@@ -522,6 +527,9 @@ impl Home for Reach {
         let lies = state.database_of(shard, self.world.databases);
         if state.unheard.contains(&(self.me.clone(), lies)) {
             return Err("the database is silent".to_owned());
+        }
+        if state.faults.entry(shard).or_default().untaken.load(Ordering::Acquire) {
+            return Ok(None);
         }
         let alive = Arc::new(AtomicBool::new(true));
         state.owners.insert(shard, (self.me.clone(), Arc::clone(&alive)));
