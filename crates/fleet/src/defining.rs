@@ -11,14 +11,17 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kew_core::command::{CreateQueue, DeleteQueue, UpdateQueue};
-use kew_core::{Command, DeadLetterAction, Outcome, Pause, QueueId, QueueKey, RuleError, ShardId, Timestamp};
+use kew_core::command::{CreateQueue, DeleteQueue, PutDocuments, UpdateQueue};
+use kew_core::{
+    Command, DeadLetterAction, Outcome, Pause, Queue, QueueId, QueueKey, RuleError, ShardId, Timestamp,
+};
 use kew_engine::Engine;
 use kew_store::{Store, StoreError};
 
 use crate::asking::away;
 use crate::contracts::Agreed;
 use crate::inner::Inner;
+use crate::places::Place;
 use crate::serving::{PAGE, refusal};
 use crate::times::OUTLIVES_SILENCE;
 use kew_peer::{Refusal, Reply, Request};
@@ -34,6 +37,12 @@ const RENAMES_TRIED: usize = 3;
 /// How often it is tried to have a rule follow a rename, and the pause in between.
 const FOLLOWS_TRIED: usize = 8;
 const FOLLOWS_AGAIN: Duration = Duration::from_millis(50);
+
+/// A queue that was renamed, and the name it had before.
+struct Renamed {
+    queue: QueueId,
+    old: QueueKey,
+}
 
 /// What a queue's definition comes to.
 type Defined = Result<Outcome, StoreError>;
@@ -159,30 +168,36 @@ impl Inner {
                 _ => Err(Refusal::Store(away("only queues are defined"))),
             };
             drop(one_at_a_time);
-            if let Some((old, new)) = renamed {
-                fleet.rules_follow(&engine, shard, &old, &new).await?;
+            if let Some(Renamed { queue, old }) = renamed
+                && let Err(error) = fleet.rules_follow(&engine, queue, &old).await
+            {
+                fleet.unreleased.lock().insert((shard, old), Some(queue));
+                return Err(Refusal::Store(error));
             }
             done
         });
         defined.await.unwrap_or_else(|_| Err(ends()))
     }
 
-    /// The rules of queues in other shards follow a rename, one after the other; those of its own shard have followed
-    /// it in the same step.
+    /// The rules of queues in other shards follow a rename to the name that the queue has now, one after the other;
+    /// those of its own shard have followed it in the same step.
     async fn rules_follow(
         self: &Arc<Self>,
         engine: &Engine,
-        shard: ShardId,
+        queue: QueueId,
         old: &QueueKey,
-        new: &QueueKey,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), StoreError> {
+        let Some(renamed) = engine.queue_by_id(queue).filter(|queue| queue.key != *old) else {
+            return Ok(());
+        };
+        let shard = self.places.count.of_queue(queue);
         let mut after: Option<Arc<str>> = None;
         loop {
             let some = engine.dead_letter_sources(old, after.as_deref(), PAGE);
             let Some(last) = some.last() else { return Ok(()) };
             after = Some(Arc::clone(&last.key.name));
             for other in some.iter().filter(|other| self.places.count.of_queue(other.id) != shard) {
-                self.follow_rename(engine, other.id, old, new).await.map_err(Refusal::Store)?;
+                self.follow_rename(engine, other.id, old, &renamed.key).await?;
             }
         }
     }
@@ -238,13 +253,13 @@ impl Inner {
         done.map_err(refusal)
     }
 
-    /// A queue that has another name afterwards is noted in `was_renamed`, with the old name and the new one.
+    /// A queue that surely has another name afterwards is noted in `was_renamed`.
     async fn update_here(
         self: &Arc<Self>,
         engine: &Engine,
         held: &Held,
         update: UpdateQueue,
-        was_renamed: &mut Option<(QueueKey, QueueKey)>,
+        was_renamed: &mut Option<Renamed>,
     ) -> Result<Outcome, Refusal> {
         let shard = held.shard;
         let (queue, before) = (update.queue, engine.queue_by_id(update.queue));
@@ -254,17 +269,26 @@ impl Inner {
             None => self.must_still_keep(held)?,
         }
         let done = engine.carry_out(Command::UpdateQueue(update)).await;
-        if let Some(queue) = engine.queue_by_id(queue) {
-            self.tell_all(Request::Show(vec![queue])).await;
+        let after = engine.queue_by_id(queue);
+        if let Some(queue) = &after {
+            self.tell_all(Request::Show(vec![Arc::clone(queue)])).await;
         }
-        match (&done, before, renamed) {
-            (Ok(_), Some(before), Some(key)) if before.key != key => {
+        let other_name = |before: &Arc<Queue>| after.as_ref().is_some_and(|after| after.key != before.key);
+        match (before.filter(other_name), renamed) {
+            (Some(before), Some(key)) => {
+                let old = before.key.clone();
                 self.tell_of_sources(engine, shard, &key).await;
-                self.release(shard, &before.key).await;
-                *was_renamed = Some((before.key.clone(), key));
+                if done.is_ok() {
+                    self.release(shard, &old).await;
+                    *was_renamed = Some(Renamed { queue, old });
+                } else {
+                    self.unreleased.lock().insert((shard, old), Some(queue));
+                }
             }
             // The ledger has the last word: a name that it did not take belongs to no queue, or to its old one.
-            (Err(_), _, Some(key)) if engine.queue(&key).is_none() => self.release(shard, &key).await,
+            (None, Some(key)) if done.is_err() && engine.queue(&key).is_none() => {
+                self.release(shard, &key).await;
+            }
             _ => {}
         }
         done.map_err(refusal)
@@ -281,9 +305,13 @@ impl Inner {
         let done = engine.carry_out(Command::DeleteQueue(delete)).await;
         if engine.queue_by_id(queue).is_none() {
             self.tell_all(Request::Hide(queue)).await;
-        }
-        if let (Ok(_), Some(before)) = (&done, before) {
-            self.release(held.shard, &before.key).await;
+            match (&done, before) {
+                (Ok(_), Some(before)) => self.release(held.shard, &before.key).await,
+                (Err(_), Some(before)) => {
+                    self.unreleased.lock().insert((held.shard, before.key.clone()), None);
+                }
+                (_, None) => {}
+            }
         }
         done.map_err(refusal)
     }
@@ -298,7 +326,7 @@ impl Inner {
         }
         let keeps = self.must_still_keep(held);
         if keeps.is_err() {
-            self.unreleased.lock().insert((held.shard, key.clone()));
+            self.unreleased.lock().insert((held.shard, key.clone()), None);
         }
         keeps
     }
@@ -329,23 +357,58 @@ impl Inner {
     /// then a new queue of the name is made in the same shard.
     async fn release(&self, shard: ShardId, key: &QueueKey) {
         if self.names.release(shard, key).await.is_err() {
-            self.unreleased.lock().insert((shard, key.clone()));
+            self.unreleased.lock().insert((shard, key.clone()), None);
         }
     }
 
-    /// Releases what could not be released, again and again, for as long as it is polled.
+    /// Releases what could not be released, and has rules follow renames, again and again, for as long as it is polled.
     pub(crate) async fn release_later(self: Arc<Self>) {
         loop {
             tokio::time::sleep(RELEASES_AGAIN).await;
             let unreleased = std::mem::take(&mut *self.unreleased.lock());
-            for (shard, key) in unreleased {
-                let _one_at_a_time = self.directory.naming(shard).await;
-                let has_queue = self.engine().is_none_or(|engine| engine.queue(&key).is_some());
-                // A shard that has left has its names compared by its next owner.
-                if self.places.is_here(shard) && !has_queue {
-                    self.release(shard, &key).await;
+            for ((shard, key), renamed) in unreleased {
+                let Some(engine) = self.engine() else { continue };
+                let done = self.release_if_gone(&engine, shard, &key, renamed).await;
+                if done.is_err() {
+                    self.unreleased.lock().entry((shard, key)).or_insert(renamed);
                 }
             }
+        }
+    }
+
+    /// Releases a name, once it is sure that no queue of the shard has it. Then rules follow the queue that had it,
+    /// whichever node keeps the shard by now.
+    async fn release_if_gone(
+        self: &Arc<Self>,
+        engine: &Engine,
+        shard: ShardId,
+        key: &QueueKey,
+        renamed: Option<QueueId>,
+    ) -> Result<(), Refusal> {
+        let one_at_a_time = self.directory.naming(shard).await;
+        if engine.queue(key).is_some() {
+            return Ok(());
+        }
+        match self.places.of(shard) {
+            Place::Here(_) => {
+                let nothing = PutDocuments { account: key.account, if_is: None, documents: Vec::new() };
+                // Answered when all that was applied before will last: also what took the name from its queue.
+                let lasted = engine.look_in(shard, Command::PutDocuments(nothing));
+                let lasted = tokio::time::timeout(RELEASES_AGAIN, lasted).await;
+                lasted.map_err(|_elapsed| away("the shard writes nothing just now"))?.map_err(refusal)?;
+                self.names.release(shard, key).await?;
+            }
+            // Its names are compared by its next owner, whose queues are those that have lasted.
+            Place::At(node) if renamed.is_none() || self.is_known(shard, &node) => {}
+            Place::Nowhere if renamed.is_none() => {}
+            Place::At(_) | Place::Nowhere => {
+                return Err(Refusal::Store(away("it is not known whether the rename has lasted")));
+            }
+        }
+        drop(one_at_a_time);
+        match renamed {
+            Some(queue) => self.rules_follow(engine, queue, key).await.map_err(Refusal::Store),
+            None => Ok(()),
         }
     }
 

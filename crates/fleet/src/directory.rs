@@ -44,7 +44,7 @@ impl Inner {
     }
 
     /// Whether a shard's list was read from the node that keeps it, and nothing was missed since then.
-    fn is_known(&self, shard: ShardId, node: &NodeId) -> bool {
+    pub(crate) fn is_known(&self, shard: ShardId, node: &NodeId) -> bool {
         let heard_in = self.carrier.heard_in(node);
         let known = Known { from: node.clone(), heard_in, epoch: self.epoch(shard) };
         heard_in.is_some() && self.directory.known(shard) == Some(known)

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use kew_core::{Queue, QueueKey, ShardId};
+use kew_core::{Queue, QueueId, QueueKey, ShardId};
 use kew_engine::Engine;
 use kew_store::{SOMETHING_IS_OWED, Submission};
 use parking_lot::{Mutex, RwLock};
@@ -37,8 +37,9 @@ pub(crate) struct Inner {
     pub(crate) directory: Directory,
     /// Guards the names that are being given to queues, each with its shard.
     pub(crate) making: Mutex<HashMap<QueueKey, ShardId>>,
-    /// Guards the names of queues that are gone, which could not be released yet.
-    pub(crate) unreleased: Mutex<BTreeSet<(ShardId, QueueKey)>>,
+    /// Guards the names that queues had and that are still to be released. Beside one is the queue that was renamed,
+    /// where rules of other shards may still name it so.
+    pub(crate) unreleased: Mutex<BTreeMap<(ShardId, QueueKey), Option<QueueId>>>,
     /// Guards what the database said last; held for a moment.
     pub(crate) map: RwLock<Arc<FleetMap>>,
     /// Guards the queues of shards of which pages are being read, in order.

@@ -1,10 +1,13 @@
 //! Queues that are renamed to names that another shard has, or had.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use kew_core::command::{DeleteQueue, UpdateQueue};
-use kew_core::{Command, Queue, QueueId, RuleError, ShardId};
+use kew_core::{
+    Command, DeadLetterAction, DeadLetterRule, Policy, Queue, QueueId, QueueKey, RuleError, ShardId,
+};
 use kew_engine::EngineError;
 use kew_peer::{Refusal, Request};
 use kew_store::StoreError;
@@ -164,4 +167,85 @@ async fn shard_neither_changes_nor_deletes_a_queue_of_another() {
     }
     assert_still(&world, &[&a, &b], [&x, &y]);
     assert_eq!(world.named("z"), None);
+}
+
+/// Queues `dead` and `source` in two shards; dead letters of the second go to the first.
+async fn linked(node: &Node) -> (Arc<Queue>, Arc<Queue>) {
+    let dead = node.make("dead").await.expect("the queue is made");
+    let source = node.make("source").await.expect("the queue is made");
+    assert_ne!(node.fleet.shard_of(dead.id), node.fleet.shard_of(source.id));
+    let rule = DeadLetterRule {
+        attempts_max: 1,
+        then: DeadLetterAction::MoveTo(key("dead")),
+        carries: kew_core::Carries::History,
+        written_by: "test".into(),
+    };
+    let policy = Some(Policy { dead_letters: Some(Box::new(rule)), ..Policy::standard() });
+    let update =
+        UpdateQueue { queue: source.id, if_version: None, policy, documents: Vec::new(), rename: None };
+    (dead, node.engine.update_queue(update).await.expect("the rule is set"))
+}
+
+/// Where the dead letters of a queue go.
+fn target(node: &Node, queue: &Queue) -> Option<QueueKey> {
+    let shown = node.engine.queue_by_id(queue.id)?;
+    match &shown.policy.dead_letters.as_deref()?.then {
+        DeadLetterAction::MoveTo(key) => Some(key.clone()),
+        DeadLetterAction::Drop => None,
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn rename_that_was_carried_out_and_not_answered_frees_the_old_name_and_rules_follow_it() {
+    let world = World::of(2);
+    world.keep_publishing();
+    let (a, b) = (world.start("a").await, world.start("b").await);
+    world.settled(&[&a, &b]).await;
+    let (dead, source) = linked(&a).await;
+    let shard = a.fleet.shard_of(dead.id);
+    world.faults(shard).unsaid.store(true, Ordering::Release);
+    let unsaid = renamed(&b, &dead, "buried").await;
+    assert!(matches!(unsaid, Err(EngineError::Unavailable { .. })), "{unsaid:?}");
+    world.faults(shard).unsaid.store(false, Ordering::Release);
+    let both = [&a, &b];
+    world.until("the old name is free", || world.named("dead").is_none()).await;
+    let follows = |node: &&Node| target(node, &source) == Some(key("buried"));
+    world.until("the rule follows", || both.iter().all(follows)).await;
+    assert_still(&world, &both, [&Queue { key: key("buried"), ..Queue::clone(&dead) }, &source]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn rules_follow_a_rename_that_was_not_answered_when_its_shard_has_another_owner() {
+    let world = World::of(2);
+    world.keep_publishing();
+    let (a, b) = (world.start("a").await, world.start("b").await);
+    world.settled(&[&a, &b]).await;
+    let (dead, source) = linked(&a).await;
+    let shard = a.fleet.shard_of(dead.id);
+    let (owner, other) = if a.fleet.keeps_shard(shard) { (&a, &b) } else { (&b, &a) };
+    world.faults(shard).unsaid.store(true, Ordering::Release);
+    let unsaid = renamed(owner, &dead, "buried").await;
+    assert!(matches!(unsaid, Err(EngineError::Unavailable { .. })), "{unsaid:?}");
+    // Before its owner has looked whether it lasts.
+    world.give(shard, other);
+    world.until("the shard has another owner", || other.fleet.keeps_shard(shard)).await;
+    world.until("the old name is free", || world.named("dead").is_none()).await;
+    let follows = |node: &&Node| target(node, &source) == Some(key("buried"));
+    world.until("the rule follows", || [&a, &b].iter().all(follows)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn deletion_that_was_carried_out_and_not_answered_frees_the_name() {
+    let world = World::of(2);
+    world.keep_publishing();
+    let a = world.start("a").await;
+    world.settled(&[&a]).await;
+    let x = a.make("x").await.expect("the queue is made");
+    let faults = world.faults(a.fleet.shard_of(x.id));
+    faults.unsaid.store(true, Ordering::Release);
+    let delete = DeleteQueue { queue: x.id, if_version: None };
+    let unsaid = a.engine.delete_queue(delete).await;
+    assert!(matches!(unsaid, Err(EngineError::Unavailable { .. })), "{unsaid:?}");
+    faults.unsaid.store(false, Ordering::Release);
+    world.until("the name is free", || world.named("x").is_none()).await;
 }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use kew_core::command::{Ack, CreateQueue, Lease, Send};
@@ -18,7 +19,7 @@ use kew_fleet::{
 };
 use kew_peer::Request;
 use kew_store::ledger::Bounds;
-use kew_store::{Elsewhere, MemoryStore, Store, StoreError, Submission};
+use kew_store::{BatchNumber, Elsewhere, Gate, MemoryStore, Store, StoreError, Submission};
 use kew_testing::CountingEntropy;
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -86,6 +87,8 @@ pub struct Faults {
     pub at_prepare: Mutex<Option<AtPrepare>>,
     /// How it refuses every queue that is made, changed or deleted, if it does.
     pub refuses: Mutex<Option<StoreError>>,
+    /// It carries out every queue that is made, changed or deleted, and answers that it is not known whether it did.
+    pub unsaid: AtomicBool,
     /// Why it cannot be copied to another database, if so.
     pub cannot_copy: Mutex<Option<String>>,
 }
@@ -261,6 +264,17 @@ impl World {
         if let Some(maps) = self.state.lock().maps.get(&node.id) {
             maps.send_modify(|_| {});
         }
+    }
+
+    /// The owner of a shard owns it no more; it is kept for another node.
+    pub fn give(&self, shard: ShardId, to: &Node) {
+        let mut state = self.state.lock();
+        if let Some((_, alive)) = state.owners.remove(&shard) {
+            alive.store(false, Ordering::Release);
+        }
+        state.wanted.insert(shard, to.id.clone());
+        drop(state);
+        self.publish();
     }
 
     /// Names cannot be released, or can again.
@@ -588,6 +602,15 @@ impl Home for Reach {
     }
 }
 
+/// What was applied may last or not.
+struct Broken;
+
+impl Gate for Broken {
+    fn poll_open(&self, _: u64, _: &mut Context<'_>) -> Poll<Result<(), StoreError>> {
+        Poll::Ready(Err(StoreError::Unavailable { cause: "the outcome is not known".to_owned() }))
+    }
+}
+
 /// A store that answers only while its node owns it.
 struct Owned {
     inner: Arc<MemoryStore>,
@@ -606,7 +629,13 @@ impl Store for Owned {
             return Submission::settled(Err(error));
         }
         if self.may_answer() {
-            return self.inner.step(now, command);
+            let submission = self.inner.step(now, command);
+            if defines && self.faults.unsaid.load(Ordering::Acquire) {
+                let outcome = submission.peek().cloned().expect("the step is carried out");
+                return Submission::applied(outcome, BatchNumber::FIRST, Arc::new(Broken))
+                    .freeing(submission.freed);
+            }
+            return submission;
         }
         Submission::settled(Err(StoreError::Unavailable { cause: "it is another node's".to_owned() }))
     }
