@@ -24,13 +24,11 @@ use crate::inner::Inner;
 use crate::places::Place;
 use crate::serving::{PAGE, refusal};
 use crate::times::OUTLIVES_SILENCE;
+use crate::unreleased::RELEASES_AGAIN;
 use kew_peer::{Refusal, Reply, Request};
 
 /// Shards that are asked for one name at most: it moves only while it is being looked for.
 const SHARDS_TRIED: usize = 4;
-/// The pause before it is tried again to release names.
-const RELEASES_AGAIN: Duration = Duration::from_millis(500);
-
 /// How often it is tried to rename a queue to a name that another shard has without a queue, and is to release.
 const RENAMES_TRIED: usize = 3;
 
@@ -171,7 +169,7 @@ impl Inner {
             if let Some(Renamed { queue, old }) = renamed
                 && let Err(error) = fleet.rules_follow(&engine, queue, &old).await
             {
-                fleet.unreleased.lock().insert((shard, old), Some(queue));
+                fleet.unreleased.note(shard, old, Some(queue));
                 return Err(Refusal::Store(error));
             }
             done
@@ -282,7 +280,7 @@ impl Inner {
                     self.release(shard, &old).await;
                     *was_renamed = Some(Renamed { queue, old });
                 } else {
-                    self.unreleased.lock().insert((shard, old), Some(queue));
+                    self.unreleased.note(shard, old, Some(queue));
                 }
             }
             // The ledger has the last word: a name that it did not take belongs to no queue, or to its old one.
@@ -308,7 +306,7 @@ impl Inner {
             match (&done, before) {
                 (Ok(_), Some(before)) => self.release(held.shard, &before.key).await,
                 (Err(_), Some(before)) => {
-                    self.unreleased.lock().insert((held.shard, before.key.clone()), None);
+                    self.unreleased.note(held.shard, before.key.clone(), None);
                 }
                 (_, None) => {}
             }
@@ -322,11 +320,14 @@ impl Inner {
         match claim.await {
             Ok(owner) if owner == held.shard => {}
             Ok(owner) => return Err(Refusal::NameIsIn(owner)),
-            Err(error) => return Err(Refusal::Store(error)),
+            Err(error) => {
+                self.unreleased.note_unanswered(held.shard, key.clone());
+                return Err(Refusal::Store(error));
+            }
         }
         let keeps = self.must_still_keep(held);
         if keeps.is_err() {
-            self.unreleased.lock().insert((held.shard, key.clone()), None);
+            self.unreleased.note(held.shard, key.clone(), None);
         }
         keeps
     }
@@ -357,7 +358,7 @@ impl Inner {
     /// then a new queue of the name is made in the same shard.
     async fn release(&self, shard: ShardId, key: &QueueKey) {
         if self.names.release(shard, key).await.is_err() {
-            self.unreleased.lock().insert((shard, key.clone()), None);
+            self.unreleased.note(shard, key.clone(), None);
         }
     }
 
@@ -365,12 +366,16 @@ impl Inner {
     pub(crate) async fn release_later(self: Arc<Self>) {
         loop {
             tokio::time::sleep(RELEASES_AGAIN).await;
-            let unreleased = std::mem::take(&mut *self.unreleased.lock());
-            for ((shard, key), renamed) in unreleased {
+            for (name, release) in self.unreleased.take_due() {
                 let Some(engine) = self.engine() else { continue };
-                let done = self.release_if_gone(&engine, shard, &key, renamed).await;
-                if done.is_err() {
-                    self.unreleased.lock().entry((shard, key)).or_insert(renamed);
+                let (shard, key) = &name;
+                match self.release_if_gone(&engine, *shard, key, release.renamed).await {
+                    // Else it is another owner's, or a queue's.
+                    Ok(()) if self.places.is_here(*shard) && engine.queue(key).is_none() => {
+                        self.unreleased.released(name, release);
+                    }
+                    Ok(()) => {}
+                    Err(_) => self.unreleased.failed(name, release),
                 }
             }
         }

@@ -23,6 +23,7 @@ use crate::inner::Inner;
 use crate::known::Directory;
 use crate::map::{FleetMap, NodeId};
 use crate::places::{Here, Places};
+use crate::unreleased::Unreleased;
 use crate::upkeep::{Resting, is_refused};
 use kew_peer::{Reply, Request};
 
@@ -61,7 +62,7 @@ impl Fleet {
             engine: OnceLock::new(),
             directory: Directory::new(shards),
             making: Mutex::default(),
-            unreleased: Mutex::default(),
+            unreleased: Unreleased::default(),
             map: RwLock::default(),
             lists: Mutex::default(),
             found: Mutex::default(),

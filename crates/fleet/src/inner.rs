@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use kew_core::{Queue, QueueId, QueueKey, ShardId};
+use kew_core::{Queue, QueueKey, ShardId};
 use kew_engine::Engine;
 use kew_store::{SOMETHING_IS_OWED, Submission};
 use parking_lot::{Mutex, RwLock};
@@ -19,6 +19,7 @@ use crate::holds::Holds;
 use crate::known::{Directory, Found};
 use crate::map::{FleetMap, NodeId};
 use crate::places::{Here, Places};
+use crate::unreleased::Unreleased;
 use crate::upkeep::Resting;
 
 /// How long a node that is about to stop is remembered although no map shows it: it may just have started.
@@ -37,9 +38,7 @@ pub(crate) struct Inner {
     pub(crate) directory: Directory,
     /// Guards the names that are being given to queues, each with its shard.
     pub(crate) making: Mutex<HashMap<QueueKey, ShardId>>,
-    /// Guards the names that queues had and that are still to be released. Beside one is the queue that was renamed,
-    /// where rules of other shards may still name it so.
-    pub(crate) unreleased: Mutex<BTreeMap<(ShardId, QueueKey), Option<QueueId>>>,
+    pub(crate) unreleased: Unreleased,
     /// Guards what the database said last; held for a moment.
     pub(crate) map: RwLock<Arc<FleetMap>>,
     /// Guards the queues of shards of which pages are being read, in order.

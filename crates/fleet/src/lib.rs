@@ -34,6 +34,7 @@ mod plan;
 mod serving;
 mod silent;
 mod times;
+mod unreleased;
 mod upkeep;
 
 pub use contracts::{

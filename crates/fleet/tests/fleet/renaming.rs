@@ -249,3 +249,45 @@ async fn deletion_that_was_carried_out_and_not_answered_frees_the_name() {
     faults.unsaid.store(false, Ordering::Release);
     world.until("the name is free", || world.named("x").is_none()).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn name_whose_claim_was_not_answered_and_carried_out_late_is_free_again() {
+    let world = World::of(2);
+    world.keep_publishing();
+    let (a, b) = (world.start("a").await, world.start("b").await);
+    world.settled(&[&a, &b]).await;
+    let (x, y) = pair(&a).await;
+    for (name, late) in [("at once", Duration::ZERO), ("late", Duration::from_secs(100))] {
+        world.lose_claims(Some(late));
+        let unsaid = renamed(&b, &y, name).await;
+        assert!(matches!(unsaid, Err(EngineError::Unavailable { .. })), "{unsaid:?}");
+        world.lose_claims(None);
+        tokio::time::sleep(late).await;
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        assert_eq!(world.named(name), Some(a.fleet.shard_of(y.id)), "{name}");
+        let freed = async {
+            while world.named(name).is_some() {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(600), freed).await.expect("the name is released");
+        let has_it = renamed(&a, &x, name).await.expect("no queue has the name");
+        assert_eq!((has_it.id, world.named(name)), (x.id, Some(a.fleet.shard_of(x.id))));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn name_whose_claim_was_not_answered_stays_with_the_queue_that_has_it_since() {
+    let world = World::of(2);
+    world.keep_publishing();
+    let (a, b) = (world.start("a").await, world.start("b").await);
+    world.settled(&[&a, &b]).await;
+    let (x, y) = pair(&a).await;
+    world.lose_claims(Some(Duration::ZERO));
+    let unsaid = renamed(&b, &y, "z").await;
+    assert!(matches!(unsaid, Err(EngineError::Unavailable { .. })), "{unsaid:?}");
+    world.lose_claims(None);
+    let z = renamed(&b, &y, "z").await.expect("the shard has the name");
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    assert_still(&world, &[&a, &b], [&z, &x]);
+}

@@ -49,6 +49,8 @@ struct State {
     /// The databases that shards are wanted in.
     wanted_in: BTreeMap<ShardId, u16>,
     names: HashMap<QueueKey, ShardId>,
+    /// Claims of names are not answered, and carried out this much later.
+    claims_lost: Option<Duration>,
     /// Names are not released just now.
     keeps_names: bool,
     /// What each node sees of the map, and those that see nothing new.
@@ -287,6 +289,11 @@ impl World {
         self.claims_late.send_replace(late);
     }
 
+    /// Claims of names are not answered from now on, and carried out this much later. `None` ends that.
+    pub fn lose_claims(&self, late: Option<Duration>) {
+        self.state.lock().claims_lost = late;
+    }
+
     /// A shard has a name of no queue, as one has whose owner ended between two steps.
     pub fn leave_name(&self, name: &str, shard: ShardId) {
         self.state.lock().names.insert(key(name), shard);
@@ -489,6 +496,15 @@ impl Carrier for Reach {
 impl Names for Reach {
     fn claim(&self, shard: ShardId, key: &QueueKey) -> Agreed<ShardId> {
         if self.hears_no_names() {
+            return silent();
+        }
+        let lost = self.world.state.lock().claims_lost;
+        if let Some(late) = lost {
+            let (world, key) = (Arc::clone(&self.world), key.clone());
+            tokio::spawn(async move {
+                tokio::time::sleep(late).await;
+                world.state.lock().names.entry(key).or_insert(shard);
+            });
             return silent();
         }
         let owner = *self.world.state.lock().names.entry(key.clone()).or_insert(shard);
