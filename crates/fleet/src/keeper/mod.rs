@@ -448,7 +448,10 @@ impl Keeper {
 
     /// Steps of the shard wait for another owner from now on.
     fn part_with(&self, shard: ShardId) {
-        self.fleet.note_left(shard);
+        // One that did not come was never shown here.
+        if self.fleet.places.is_here(shard) {
+            self.fleet.note_left(shard);
+        }
         self.fleet.places.set(shard, Place::Nowhere);
         self.fleet.holds.forget(shard);
         self.fleet.resting.forget(shard);

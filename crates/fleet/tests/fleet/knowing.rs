@@ -62,6 +62,27 @@ async fn node_denies_no_queue_of_an_owner_that_it_did_not_hear_and_that_died_sin
 }
 
 #[tokio::test(start_paused = true)]
+async fn node_that_took_a_shard_and_could_not_open_it_denies_none_of_its_queues() {
+    let world = World::of(2);
+    world.keep_publishing();
+    let (a, b) = (world.start("a").await, world.start("b").await);
+    world.settled(&[&a, &b]).await;
+    let shard = b.fleet.kept()[0];
+    let other = make_in(&b, shard).await;
+    world.cut(&a, &b);
+    let queue = make_beside(&b, &other).await;
+    world.faults(shard).unsettled.store(true, Ordering::Release);
+    b.kill(&world);
+    for _ in 0..100 {
+        does_not_deny(&a, &queue);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    world.faults(shard).unsettled.store(false, Ordering::Release);
+    world.settled(&[&a]).await;
+    assert_eq!(a.finds(&queue.key.name).map(|found| found.id), Some(queue.id));
+}
+
+#[tokio::test(start_paused = true)]
 async fn node_reads_a_list_again_when_a_shard_comes_back_to_its_owner_from_one_that_was_not_heard() {
     let world = World::of(3);
     world.keep_publishing();

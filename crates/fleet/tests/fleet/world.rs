@@ -79,6 +79,8 @@ pub struct Faults {
     pub stalled: AtomicBool,
     /// No node takes it, although none owns it.
     pub untaken: AtomicBool,
+    /// Its names are not compared just now: that fails after a while.
+    pub unsettled: AtomicBool,
     /// Its commits take as long as this is held.
     pub commits: Mutex<()>,
     /// How often it was committed.
@@ -532,6 +534,12 @@ impl Names for Reach {
     fn settle(&self, shard: ShardId, keys: Vec<QueueKey>) -> Agreed<()> {
         if self.hears_no_names() {
             return silent();
+        }
+        if self.world.faults(shard).unsettled.load(Ordering::Acquire) {
+            return Box::pin(async {
+                tokio::time::sleep(Duration::from_millis(800)).await;
+                silent().await
+            });
         }
         let mut state = self.world.state.lock();
         let other = |key: &QueueKey| state.names.get(key).copied().filter(|owner| *owner != shard);
