@@ -65,7 +65,7 @@ pub(crate) async fn bring(fleet: Arc<Inner>, shard: ShardId, store: Arc<dyn Stor
 impl Inner {
     /// Whether the names of a shard's queues lie in the shard's own database, or in one that is not silent. Names that
     /// no queue has any more stay with the shard until they are compared, which loses nothing: its queues have theirs.
-    fn reaches_names_of(&self, shard: ShardId) -> bool {
+    pub(crate) fn reaches_names_of(&self, shard: ShardId) -> bool {
         !self.has_names_elsewhere(shard) || self.map.read().parts().next().is_some_and(MapPart::is_fresh)
     }
 

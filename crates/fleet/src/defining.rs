@@ -390,6 +390,10 @@ impl Inner {
         key: &QueueKey,
         renamed: Option<QueueId>,
     ) -> Result<(), Refusal> {
+        // No definition of the shard waits for a database that is away.
+        if !self.reaches_names_of(shard) {
+            return Err(Refusal::Store(away("the database of names does not answer")));
+        }
         let one_at_a_time = self.directory.naming(shard).await;
         if engine.queue(key).is_some() {
             return Ok(());

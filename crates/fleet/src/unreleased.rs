@@ -9,6 +9,8 @@ use tokio::time::Instant;
 
 /// The pause before it is tried again to release a name.
 pub(crate) const RELEASES_AGAIN: Duration = Duration::from_millis(500);
+/// The longest pause before it is tried again to release a name that could not be.
+const FAILED_PAUSE_MAX: Duration = Duration::from_secs(8);
 /// How often a name is released whose claim was not answered, in pauses that double: the last time after 256 s. Until
 /// then the database may carry out the claim late.
 const RELEASES_OF_LATE: u32 = 10;
@@ -43,7 +45,9 @@ impl Release {
 impl Unreleased {
     /// A name that a queue had is to be released.
     pub(crate) fn note(&self, shard: ShardId, key: QueueKey, renamed: Option<QueueId>) {
-        self.names.lock().insert((shard, key), Release::once(renamed));
+        let mut names = self.names.lock();
+        let release = names.entry((shard, key)).or_insert_with(|| Release::once(renamed));
+        release.renamed = renamed.or(release.renamed);
     }
 
     /// A claim was not answered: it may have been carried out, or may be yet.
@@ -70,9 +74,10 @@ impl Unreleased {
         }
     }
 
-    /// A name could not be released.
+    /// A name could not be released: it is tried again, each time after a longer pause.
     pub(crate) fn failed(&self, name: (ShardId, QueueKey), release: Release) {
-        let due = Instant::now() + RELEASES_AGAIN;
-        self.names.lock().entry(name).or_insert(Release { due, ..release });
+        let due = Instant::now() + release.pause.min(FAILED_PAUSE_MAX);
+        let pause = release.pause.max(FAILED_PAUSE_MAX.min(2 * release.pause));
+        self.names.lock().entry(name).or_insert(Release { due, pause, ..release });
     }
 }
