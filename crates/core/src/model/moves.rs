@@ -184,6 +184,11 @@ impl Model {
     fn move_some(&mut self, now: Timestamp, index: usize, max: u64, task: &mut MoveTask) -> TaskState {
         for _ in 0..max.min(task.to_move - task.moved) {
             let Some(next) = self.queues[index].in_lease_order().first().copied() else { break };
+            let origin = self.queues[index].find(next).and_then(|held| held.origin.as_ref());
+            let died = origin.is_some_and(|origin| origin.reason == MoveReason::AttemptsExhausted);
+            if task.destination.is_none() && !died {
+                return TaskState::Failed(TaskFailure::OriginUnknown);
+            }
             match self.destination(index, next, task.destination.as_ref()) {
                 Ok(target) => self.redrive(now, index, next, target),
                 Err(why) => return TaskState::Failed(why),

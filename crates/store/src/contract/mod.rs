@@ -313,6 +313,7 @@ macro_rules! contract_tests {
             moved_message_is_a_new_one,
             every_message_finds_its_own_way_back,
             message_that_came_from_nowhere_stops_the_way_back,
+            message_that_a_task_brought_stops_the_way_back,
             task_fails_with_the_reason_it_could_not_go_on,
             start_needs_both_queues_and_no_running_task,
             only_so_many_tasks_of_an_account_run_at_once,
@@ -368,6 +369,7 @@ macro_rules! contract_tests {
         }
         $crate::contract_tests! { @topic $factory, tallies:
             each_queue_counts_what_happened_in_it,
+            a_purge_takes_nothing_from_what_was_counted,
             a_lease_that_is_given_back_is_counted_as_released,
             a_message_that_comes_from_another_queue_was_sent_there,
             a_departure_is_told_once,

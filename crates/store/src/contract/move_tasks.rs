@@ -143,6 +143,17 @@ pub fn message_that_came_from_nowhere_stops_the_way_back(factory: &dyn Factory) 
     assert_eq!((stage.figures(dead), stage.figures(one)), ((1, 0, 0), (2, 0, 0)));
 }
 
+pub fn message_that_a_task_brought_stops_the_way_back(factory: &dyn Factory) {
+    let mut stage = Stage::new(factory);
+    let (dead, one, _) = dead_letters_of_two(&mut stage);
+    let begun = start(&stage, dead, Some("one"));
+    assert_eq!(go_on(&stage, begun.id, 100).state, TaskState::Completed);
+    let begun = start(&stage, one, None);
+    let failed = go_on(&stage, begun.id, 100);
+    assert_eq!((failed.state, failed.moved), (TaskState::Failed(TaskFailure::OriginUnknown), 0));
+    assert_eq!((stage.figures(dead), stage.figures(one)), ((0, 0, 0), (4, 0, 0)));
+}
+
 pub fn task_fails_with_the_reason_it_could_not_go_on(factory: &dyn Factory) {
     let mut stage = Stage::new(factory);
     let from = stage.named("from", Policy::standard());

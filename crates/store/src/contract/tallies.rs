@@ -1,6 +1,6 @@
 //! What happened is counted by queue, and in all queues together.
 
-use kew_core::command::{ContinueMove, StartMove};
+use kew_core::command::{ContinueMove, Purge, StartMove};
 use kew_core::outcome::Extended;
 use kew_core::{
     Carries, Command, DeadLetterAction, DeadLetterRule, Departure, Expiry, NewMessage, Outcome, Policy,
@@ -71,6 +71,23 @@ pub fn each_queue_counts_what_happened_in_it(factory: &dyn Factory) {
     let expected = Tally { sent: 4, leased: 3, acked: 1, released: 1, lapsed: 1, expired: 1, ..Tally::default() };
     assert_eq!(tally(&stage, plain), expected);
     assert_eq!(tally(&stage, row), Tally { sent: 1, deduplicated: 2, ..Tally::default() });
+    assert_adds_up(&stage);
+}
+
+pub fn a_purge_takes_nothing_from_what_was_counted(factory: &dyn Factory) {
+    let mut stage = Stage::new(factory);
+    let queue = stage.standard();
+    stage.send_text(queue, &["a", "b", "c"]);
+    let leased = stage.lease(queue, 3);
+    assert_eq!(stage.ack(leased[0].token), Ok(()));
+    let before = tally(&stage, queue);
+    assert_eq!((before.sent, before.leased, before.acked), (3, 3, 1));
+    assert_eq!(stage.step(Command::Purge(Purge { queue })), Outcome::Purged(2));
+    let after = tally(&stage, queue);
+    assert_eq!((after.sent, after.leased, after.acked), (3, 3, 1));
+    stage.send_text(queue, &["d"]);
+    stage.lease_one(queue);
+    assert_eq!(tally(&stage, queue).leased, 4);
     assert_adds_up(&stage);
 }
 

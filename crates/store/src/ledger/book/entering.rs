@@ -151,6 +151,8 @@ impl Book {
             ids_epoch: self.ids_epoch + 1,
             registered: self.registered,
             changed: self.changed,
+            leased: self.leased,
+            acked: self.acked,
             expiry_through: self.expiry_through,
             ..fresh
         };

@@ -174,6 +174,9 @@ impl<S: Shelf> Ledger<S> {
         if bytes > bytes_max && !is_first {
             return Ok(Moved::Enough);
         }
+        if task.destination.is_none() && !self.is_dead_letter(task.source, &item) {
+            return Err(TaskFailure::OriginUnknown.into());
+        }
         let target = self.destination(&source, task.destination.as_ref(), &item)?;
         if self.is_far_ahead(&target) {
             return Err(StoreError::Overloaded { what: OWED_AHEAD }.into());
@@ -186,6 +189,13 @@ impl<S: Shelf> Ledger<S> {
             }
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Whether a message was tried too often where it came from. One that a task or a person brought has no source to
+    /// go back to: it came to stay.
+    fn is_dead_letter(&self, queue: QueueId, item: &Item) -> bool {
+        let origin = self.books.get(&queue).and_then(|book| book.origin_of(item));
+        origin.is_some_and(|(_, reason)| *reason == MoveReason::AttemptsExhausted)
     }
 
     /// Where a message of `source` goes: to the queue named, or back to where it came from.
