@@ -28,7 +28,7 @@ mod tags;
 mod tasks;
 
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use kew_core::{AccountId, Queue};
@@ -143,7 +143,8 @@ impl Sqs {
         let caller = auth::caller(&self.settings, Service::Sqs, request)?;
         let call = route::call(protocol, request)?;
         let Self { engine, settings, policies } = self;
-        Ok(Context { engine, settings, policies, caller, request, protocol, call })
+        let whole = OnceLock::new();
+        Ok(Context { engine, settings, policies, caller, request, protocol, call, whole })
     }
 
     /// The reply to what an operation came to.
@@ -218,6 +219,8 @@ struct Context<'a> {
     request: &'a Request,
     protocol: Protocol,
     call: Call,
+    /// The body without halves of surrogate pairs, where it had any.
+    whole: OnceLock<String>,
 }
 
 /// A step that is under way.
@@ -266,7 +269,7 @@ impl Context<'_> {
 
     /// The request's members.
     fn read<'b, T: Deserialize<'b>>(&'b self) -> Result<T, WireError> {
-        decode::read(&self.call.body)
+        decode::read(&self.call.body, &self.whole)
     }
 
     /// The queue a request means: by its own words, else by the path it was sent to.
@@ -295,8 +298,13 @@ impl Context<'_> {
 
     /// Refuses what neither the queue's owner nor its policy lets the caller do. Open mode refuses no caller.
     fn authorize(&self, queue: &Queue) -> Result<(), WireError> {
+        self.authorize_for(self.call.action, queue)
+    }
+
+    /// The same for another action, which is part of what is asked.
+    fn authorize_for(&self, action: Action, queue: &Queue) -> Result<(), WireError> {
         let Some(principal) = &self.caller.principal else { return Ok(()) };
-        self.policies.allow(principal, self.request, (self.call.action, queue), self.engine.now())
+        self.policies.allow(principal, self.request, (action, queue), self.engine.now())
     }
 
     /// The reply that carries a result.

@@ -6,9 +6,9 @@ use kew_core::{MoveTask, Queue, TaskFailure, TaskId, TaskState};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-use crate::Context;
 use crate::error::{Code, WireError};
 use crate::names::Arn;
+use crate::{Action, Context};
 
 /// Which parameter names a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,6 +22,14 @@ impl Role {
         match self {
             Self::Source => "SourceArn",
             Self::Destination => "DestinationArn",
+        }
+    }
+
+    /// What a caller must be allowed to do with the queue, beside the action itself.
+    fn needs(self) -> &'static [Action] {
+        match self {
+            Self::Source => &[Action::ReceiveMessage, Action::DeleteMessage, Action::GetQueueAttributes],
+            Self::Destination => &[Action::SendMessage],
         }
     }
 
@@ -47,7 +55,21 @@ pub(crate) fn queue(cx: &Context<'_>, arn: &str, role: Role) -> Result<Arc<Queue
     let queue = if is_here { cx.engine.find(&arn.key())? } else { None };
     let queue = queue.ok_or_else(|| role.missing())?;
     cx.authorize(&queue)?;
+    role.needs().iter().try_for_each(|action| cx.authorize_for(*action, &queue))?;
     Ok(queue)
+}
+
+/// Whether the caller may send to every queue whose messages come back from `source` when a task names no other.
+pub(crate) fn may_send_back(cx: &Context<'_>, source: &Queue) -> Result<(), WireError> {
+    const PAGE: usize = 1_000;
+    let mut after: Option<Arc<str>> = None;
+    while cx.caller.principal.is_some() {
+        let some = cx.engine.dead_letter_sources(&source.key, after.as_deref(), PAGE);
+        let Some(last) = some.last() else { break };
+        after = Some(Arc::clone(&last.key.name));
+        some.iter().try_for_each(|queue| cx.authorize_for(Action::SendMessage, queue))?;
+    }
+    Ok(())
 }
 
 /// What a task handle says, in Base64.

@@ -72,7 +72,8 @@ fn text(
         Attribute::FifoQueue => fifo(queue).map(|_| flag(true)),
         Attribute::FifoThroughputLimit => fifo(queue).map(|_| Cow::Borrowed(throughput_name(queue))),
         Attribute::KmsDataKeyReusePeriodSeconds => {
-            encryption.reuse_seconds.map(|seconds| Cow::Owned(seconds.to_string()))
+            let seconds = encryption.reuse_seconds.filter(|_| encryption.key.is_some());
+            seconds.map(|seconds| Cow::Owned(seconds.to_string()))
         }
         Attribute::KmsMasterKeyId => encryption.key.clone().map(Cow::Owned),
         Attribute::LastModifiedTimestamp => number(seconds(queue.modified_at)),

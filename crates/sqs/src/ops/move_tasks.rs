@@ -54,8 +54,9 @@ pub(crate) async fn start_message_move_task(cx: &Context<'_>) -> Result<Reply, W
     let destination = destination.map(|arn| tasks::queue(cx, arn, Role::Destination)).transpose()?;
     let rate_max = MESSAGES_PER_SECOND.check(request.max_number_of_messages_per_second)?;
     check_is_dead_letter_queue(cx, &source)?;
-    if let Some(destination) = &destination {
-        check_kinds(&source, destination)?;
+    match &destination {
+        Some(destination) => check_kinds(&source, destination)?,
+        None => tasks::may_send_back(cx, &source)?,
     }
     let destination = destination.map(|queue| queue.key.clone());
     let start = StartMove { source: source.id, destination, rate_max, running_max: RUNNING_MAX };

@@ -223,6 +223,25 @@ async fn half_a_surrogate_pair_is_refused_with_the_text_of_bad_characters() {
     server.ask("SendMessage", r#"{"QueueUrl":"orders","MessageBody":"\ud83d\ude00"}"#).await.ok();
 }
 
+/// Vendor: recorded from the service: bad characters fail an entry of a batch, and are a wrong value in an attribute
+#[tokio::test]
+async fn half_a_surrogate_pair_is_refused_where_it_stands() {
+    let server = SqsServer::open().await;
+    server.ask("CreateQueue", r#"{"QueueName":"orders"}"#).await.ok();
+    let body = r#"{"QueueUrl":"orders","Entries":[{"Id":"a","MessageBody":"good \ud83d\ude00"},{"Id":"b","MessageBody":"x\ud800y"}]}"#;
+    let answer = server.ask("SendMessageBatch", body).await;
+    answer.ok();
+    let answer = answer.json();
+    assert_eq!((&answer["Successful"][0]["Id"], &answer["Failed"][0]["Id"]), (&json!("a"), &json!("b")));
+    assert_eq!(answer["Failed"][0]["Code"], "InvalidMessageContents");
+    let body = r#"{"QueueUrl":"orders","MessageBody":"m","MessageAttributes":{"a":{"DataType":"String","StringValue":"\udc00"}}}"#;
+    for (action, body) in [("SendMessage", body), ("CreateQueue", r#"{"QueueName":"g\ud800"}"#)] {
+        let refused = server.ask(action, body).await;
+        let code = refused.header("x-amzn-query-error");
+        assert_eq!((refused.status, code), (400, Some("InvalidParameterValue;Sender")), "{action}");
+    }
+}
+
 /// Vendor: recorded from the service: an ARN as QueueUrl is understood
 #[tokio::test]
 async fn a_queue_is_found_by_its_arn_in_its_own_region_only() {

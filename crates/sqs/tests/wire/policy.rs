@@ -166,6 +166,46 @@ async fn owners_are_only_stopped_by_a_deny() {
     assert_eq!(send(&server, "ROOT1").await, 403, "facts of the connection are asked");
 }
 
+/// Vendor: Developer Guide, API permissions: a move task receives and deletes at its source, and sends to its target
+#[tokio::test]
+async fn a_move_task_does_nothing_that_its_caller_may_not() {
+    let server = two_accounts().await;
+    let arn = |name: &str| format!("arn:aws:sqs:us-east-1:000000000001:{name}");
+    let url = |name: &str| format!("http://kew.test/000000000001/{name}");
+    let redrive = json!({ "deadLetterTargetArn": ARN, "maxReceiveCount": 1 }).to_string();
+    let source = json!({ "QueueName": "source", "Attributes": { "RedrivePolicy": redrive } });
+    call(&server, "ROOT1", "CreateQueue", source).await.ok();
+    call(&server, "ROOT1", "CreateQueue", json!({ "QueueName": "target" })).await.ok();
+    let deny = |queue: &str, action: &str| {
+        let principal = json!({ "AWS": "arn:aws:iam::000000000001:user/anna" });
+        let statement =
+            json!({ "Effect": "Deny", "Principal": principal, "Action": action, "Resource": arn(queue) });
+        json!({ "QueueUrl": url(queue), "Attributes": { "Policy": json!({ "Statement": statement }).to_string() } })
+    };
+    let start = async |caller: &str, target: Option<&str>| {
+        let mut start = json!({ "SourceArn": ARN });
+        if let Some(target) = target {
+            start["DestinationArn"] = json!(arn(target));
+        }
+        call(&server, caller, "StartMessageMoveTask", start).await.status
+    };
+    assert_eq!((start("ANNA1", Some("target")).await, start("ANNA1", None).await), (200, 200));
+    for (queue, action, with_target, without) in [
+        ("target", "sqs:SendMessage", 403, 200),
+        ("source", "sqs:SendMessage", 200, 403),
+        ("orders", "sqs:ReceiveMessage", 403, 403),
+        ("orders", "sqs:DeleteMessage", 403, 403),
+        ("orders", "sqs:GetQueueAttributes", 403, 403),
+    ] {
+        call(&server, "ROOT1", "SetQueueAttributes", deny(queue, action)).await.ok();
+        let started = (start("ANNA1", Some("target")).await, start("ANNA1", None).await);
+        assert_eq!(started, (with_target, without), "{action} of {queue}");
+        assert_eq!(start("ROOT1", None).await, 200);
+        let none = json!({ "QueueUrl": url(queue), "Attributes": { "Policy": "" } });
+        call(&server, "ROOT1", "SetQueueAttributes", none).await.ok();
+    }
+}
+
 #[tokio::test]
 async fn an_unreadable_policy_allows_no_other_caller_and_the_owner_keeps_access() {
     let server = two_accounts().await;
