@@ -296,7 +296,11 @@ impl Lane {
             self.store_rests_until = Some(Instant::now() + PAUSE_OF_STORE);
         }
         self.learn(&finished);
-        if let Some(known) = self.known.as_ref().filter(|known| known.consumer.id == finished.consumer.id) {
+        // A changed consumer keeps its id; what its old target answered says nothing of the new one.
+        let is_of = |known: &&Known| {
+            known.consumer.id == finished.consumer.id && is_same_target(&known.push, &finished.consumer)
+        };
+        if let Some(known) = self.known.as_ref().filter(is_of) {
             let (size, max) = (known.consumer.batch_size, concurrency_max(&known.push));
             self.alone.add(&finished.alone);
             self.concurrency.finished(finished.ending, self.backlog.eligible(), size, max);

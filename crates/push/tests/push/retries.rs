@@ -192,6 +192,30 @@ async fn retry_after_holds_the_next_batch_and_delays_the_messages() {
 }
 
 #[tokio::test]
+async fn what_the_old_webhook_answers_after_a_change_holds_nothing_of_the_new_one() {
+    let (dispatcher, old, new) = (TestDispatcher::open().await, Hook::gated().await, Hook::open().await);
+    old.answer(|_| Reply::Whole {
+        status: 503,
+        headers: "Retry-After: 3600\r\n".into(),
+        body: String::new(),
+    });
+    let queue = dispatcher.queue("a", Some(&to(&old))).await;
+    dispatcher.send(queue, ["first".to_owned()]).await;
+    old.until(1).await;
+    // All consumers of these tests have the same id, as the one that a PUT changes keeps its own.
+    dispatcher.consume(queue, Some(&to(&new))).await;
+    dispatcher.calm().await;
+    old.let_through(1);
+    dispatcher.until_holds(queue, (0, 0, 1)).await;
+    dispatcher.calm().await;
+    dispatcher.send(queue, ["second".to_owned()]).await;
+    new.until(1).await;
+    assert_eq!(new.messages(), [("second".to_owned(), 1)]);
+    // The message itself waits as the old webhook asked.
+    dispatcher.until_holds(queue, (0, 0, 1)).await;
+}
+
+#[tokio::test]
 async fn messages_purged_while_under_way_are_gone() {
     let (dispatcher, hook) = (TestDispatcher::open().await, Hook::gated().await);
     hook.answer(|_| Reply::status(500, ""));
