@@ -13,10 +13,18 @@ const PREFIX: &str = "AzureFunctionsJobHost__";
 
 /// Writes what the settings say over what the file says.
 pub(super) fn apply(file: &mut Object, settings: &AppSettings) {
-    for (path, value) in settings.below(PREFIX) {
-        let names: Vec<&str> = path.split(':').collect();
+    let split = |(path, value)| (str::split(path, ':').collect(), value);
+    let mut all: Vec<(Vec<&str>, &str)> = settings.below(PREFIX).map(split).collect();
+    // Lists grow at their end, so place 2 is written before place 10.
+    all.sort_by_cached_key(|(names, _)| names.iter().copied().map(rank).collect::<Vec<_>>());
+    for (names, value) in all {
         write(file, &names, value);
     }
+}
+
+/// What a part of a path is sorted by: numbers by what they count and before all names.
+fn rank(name: &str) -> (usize, &str) {
+    (name.parse().unwrap_or(usize::MAX), name)
 }
 
 fn write(within: &mut Object, names: &[&str], value: &str) {
@@ -83,5 +91,19 @@ mod tests {
         assert_eq!(*arguments, Value::from(vec!["--first", "--second"]));
         assert_eq!(file["list"], Value::from(vec!["a"]));
         assert_eq!(file.as_object().map(serde_json::Map::len), Some(5));
+    }
+
+    #[test]
+    fn a_list_of_more_than_ten_is_whole_and_in_order() {
+        let expected: Vec<String> = (0..12).map(|place| format!("--{place}")).collect();
+        let mut settings = AppSettings::default();
+        for (place, argument) in expected.iter().enumerate() {
+            let path = "AzureFunctionsJobHost__customHandler__description__arguments";
+            settings.insert(&format!("{path}__{place}"), argument);
+        }
+        let mut file = lenient::parse(b"{}").expect("the file is a JSON object");
+        apply(&mut file, &settings);
+        let file = Value::Object(file);
+        assert_eq!(file["customhandler"]["description"]["arguments"], Value::from(expected));
     }
 }
