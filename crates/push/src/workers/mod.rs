@@ -42,6 +42,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::AbortHandle;
 
 use follow::crossing;
+use live::Live;
 use logs::READERS_MAX;
 use shared::Shared;
 use worker::Worker;
@@ -272,7 +273,13 @@ impl Workers {
 
     /// Whether a Worker can take a batch now.
     pub(crate) fn is_up(&self, account: AccountId, name: &str) -> bool {
-        self.shared.find(account, name).is_some_and(|worker| worker.live().is_some())
+        self.taker(account, name).is_some()
+    }
+
+    /// What runs of a Worker, unless it said that it has no queue handler: each batch would fail there.
+    fn taker(&self, account: AccountId, name: &str) -> Option<Arc<Live>> {
+        let live = self.shared.find(account, name)?.live()?;
+        (live.handles_queues() != Some(false)).then_some(live)
     }
 
     /// Tells whenever that may have changed of any.
@@ -287,7 +294,7 @@ impl Workers {
         let mut changed = self.watch();
         let mut patience = std::pin::pin!(tokio::time::sleep(WAITS_FOR));
         loop {
-            let live = self.shared.find(batch.queue.account, name).and_then(|worker| worker.live());
+            let live = self.taker(batch.queue.account, name);
             // It may have waited: another node may have leased its messages by now.
             if !leased_from.is_some_and(|queue| self.shared.engine.may_answer_for(queue)) {
                 return Delivered::unreached("this node may not answer for its store".to_owned());
@@ -305,7 +312,7 @@ impl Workers {
                 () = &mut patience => break,
             }
         }
-        Delivered::unreached(format!("the Worker {name:?} is not running"))
+        Delivered::unreached(format!("the Worker {name:?} is not running, or has no queue handler"))
     }
 
     /// Does something where children live, to its end even if the caller goes away.

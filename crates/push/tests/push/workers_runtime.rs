@@ -51,7 +51,20 @@ async fn an_invocation_lasts_as_long_as_what_it_waits_for_and_no_longer() {
     assert_eq!(fate(&shop, script(REJECTS), "rejects").await, Some(300), "a late failure is one");
     assert_eq!(fate(&shop, flagged(REJECTS), "ignores").await, None, "and is not with the flag");
     assert_eq!(fate(&shop, script(TIMER), "timer").await, None, "nobody waits for a bare timer");
-    assert_eq!(fate(&shop, script(FETCHES), "fetches").await, Some(300), "it has no queue handler");
+    shop.dispatcher.close().await;
+}
+
+#[tokio::test]
+async fn a_version_without_a_queue_handler_costs_no_message_an_attempt() {
+    let Some(shop) = Shop::open().await else { return };
+    let queue = shop.dispatcher.queue("a", Some(&worker())).await;
+    shop.upload(FETCHES).await.expect("the Worker starts");
+    shop.send(queue, [calls(json!([["ack"]]))]).await;
+    shop.dispatcher.calm().await;
+    shop.dispatcher.until_holds(queue, (1, 0, 0)).await;
+    shop.upload(OBEDIENT).await.expect("the Worker starts");
+    shop.dispatcher.until_holds(queue, (0, 0, 0)).await;
+    assert_eq!(shop.dispatcher.attempts.count(Ending::Failed), 0);
     shop.dispatcher.close().await;
 }
 
