@@ -211,7 +211,14 @@ impl Live {
         match answered {
             Ok(answer) if answer.body == "ok" => Ok(()),
             Ok(answer) => Err(String::from_utf8_lossy(&answer.body).into_owned()),
-            Err(error) => Err(error.to_string()),
+            Err(error) => {
+                if error.is_out_of_time() {
+                    // It cannot be called back.
+                    self.child.kill();
+                    self.child.end().await;
+                }
+                Err(error.to_string())
+            }
         }
     }
 
