@@ -5,6 +5,7 @@ use std::time::Duration;
 use kew_core::event::Words;
 use kew_core::{Failure, MessageId};
 
+use crate::batch::Batch;
 use crate::verdict::{Ending, Report};
 
 /// Maximum bytes of the text about a failure.
@@ -58,6 +59,13 @@ impl Delivered {
         Self { report: Report { ending: Ending::Unreached, ..failed.report }, ..failed }
     }
 
+    /// The same, when any one message of the batch is why: each comes alone next time. One that was alone is why, and
+    /// stays so.
+    pub(crate) fn apart(mut self, batch: &Batch) -> Self {
+        self.alone = batch.messages.iter().map(|leased| leased.message.id).collect();
+        self
+    }
+
     /// Why a message of the batch is delivered again, for the history.
     pub(crate) fn failure_of(&self, id: &MessageId) -> (Failure, Words) {
         let report = &self.report;
@@ -75,5 +83,28 @@ impl Delivered {
 
     pub(crate) fn ending(&self) -> Ending {
         self.report.ending
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kew_core::ContentType;
+
+    use super::*;
+    use crate::batch::tests::{batch, leased};
+
+    #[test]
+    fn messages_come_apart_next_time_and_one_that_was_alone_stays_so() {
+        let message = |id: u8| {
+            let mut leased = leased(ContentType::Json, b"x");
+            leased.message.id = MessageId([id; 16]);
+            leased
+        };
+        let apart = |ids: &[u8]| {
+            let batch = batch(ids.iter().copied().map(message).collect());
+            Delivered::failed("it was too deep".to_owned()).apart(&batch).alone
+        };
+        assert_eq!(apart(&[1, 2]), [MessageId([1; 16]), MessageId([2; 16])]);
+        assert_eq!(apart(&[1]), [MessageId([1; 16])]);
     }
 }

@@ -158,7 +158,9 @@ impl Live {
                 Err(error) => error,
             },
             Ok(answer) => {
-                format!("the batch could not be handed over: {}", String::from_utf8_lossy(&answer.body))
+                let why = String::from_utf8_lossy(&answer.body);
+                let failed = Delivered::failed(format!("the batch could not be handed over: {why}"));
+                return Some(Delivered { report: invocation.noted(), ..failed.apart(batch) });
             }
             // The child did not get it, which harms no other batch.
             Err(error) if error.is_unreached() => return None,
