@@ -1,6 +1,7 @@
 //! A batch on its way: messages that were leased together, and what its target gets beside them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use kew_core::outcome::Leased;
 use kew_core::{Counts, QueueKey};
@@ -8,6 +9,9 @@ use kew_http::hex;
 use serde::Serialize;
 
 use crate::traced::Traced;
+
+/// Batches that are under way at the end get so long, and after them what else runs in Workers.
+pub(crate) const FINISH_WITHIN: Duration = Duration::from_secs(30);
 
 /// A batch of one queue's messages; never empty.
 #[derive(Debug)]

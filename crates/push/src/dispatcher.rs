@@ -17,6 +17,7 @@ use tokio::sync::Semaphore;
 use tokio::task::{Id, JoinError, JoinSet};
 
 use crate::attempts::Attempts;
+use crate::batch::FINISH_WITHIN;
 use crate::lane::Lane;
 use crate::notice::Notice;
 use crate::rules::circuit::Circuits;
@@ -25,8 +26,6 @@ use crate::target::Targets;
 use crate::webhook::Webhooks;
 use crate::workers::Workers;
 
-/// Batches that are under way at the end get so long.
-const FINISH_WITHIN: Duration = Duration::from_secs(30);
 /// What was cut off is settled within this time.
 const SETTLE_WITHIN: Duration = Duration::from_secs(3);
 /// The real time between two tries to release what an earlier start left behind.

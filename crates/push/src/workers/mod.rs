@@ -47,7 +47,7 @@ use logs::READERS_MAX;
 use shared::Shared;
 use worker::Worker;
 
-use crate::batch::Batch;
+use crate::batch::{Batch, FINISH_WITHIN};
 use crate::delivered::Delivered;
 
 pub use changes::{Then, Upload};
@@ -248,7 +248,7 @@ impl Workers {
         self.apart(crossing(delete)).await
     }
 
-    /// Stops all of them, letting their handlers finish.
+    /// Stops all of them, letting their handlers finish within the time that batches get.
     pub async fn shut_down(&self) {
         self.schedules.abort();
         self.following.iter().for_each(AbortHandle::abort);
@@ -261,7 +261,12 @@ impl Workers {
                 worker.log.close();
             });
         });
-        stopping.join_all().await;
+        let mut stopped = std::pin::pin!(stopping.join_all());
+        if tokio::time::timeout(FINISH_WITHIN, &mut stopped).await.is_err() {
+            // A visit or a `scheduled` handler is still under way.
+            self.kill_all();
+            stopped.await;
+        }
     }
 
     /// Ends all their processes at once, so that every invocation under way is settled by what it has noted.
