@@ -5,6 +5,7 @@
 //! it is held as work until it has acted, so that the virtual clock stands still meanwhile.
 
 use std::future::{Future, pending};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -49,6 +50,8 @@ pub(crate) struct Lane {
     alone: Alone,
     /// A place among all batches under way, taken for the next one.
     place: Option<OwnedSemaphorePermit>,
+    /// Its turn for such a place, in the row of all lanes, while it waits for one.
+    turn: Option<PlaceTurn>,
     /// Before when the target wants nothing, in engine time.
     not_before: Timestamp,
     /// Whether the target can be reached.
@@ -59,6 +62,8 @@ pub(crate) struct Lane {
     store_rests_until: Option<Instant>,
     closing: bool,
 }
+
+type PlaceTurn = Pin<Box<dyn Future<Output = OwnedSemaphorePermit> + Send>>;
 
 /// A queue and its consumer, as they were read last.
 struct Known {
@@ -93,6 +98,7 @@ impl Lane {
             running: JoinSet::new(),
             alone: Alone::default(),
             place: None,
+            turn: None,
             not_before: Timestamp::ZERO,
             circuit: Circuit::default(),
             trying: false,
@@ -117,7 +123,7 @@ impl Lane {
                 Woken::Rung(busy) | Woken::Due(busy) => Some(busy),
                 Woken::Ended(finished) => Some(self.ended(*finished)),
                 Woken::Placed(place) => {
-                    self.place = Some(place);
+                    (self.place, self.turn) = (Some(place), None);
                     None
                 }
                 Woken::TargetsChanged => None,
@@ -265,9 +271,12 @@ impl Lane {
     /// Waits for the next thing to happen.
     async fn next(&mut self, step: Step) -> Woken {
         let wants_place = step == Step::Leave && self.rests_until().is_none() && self.place.is_none();
-        if !wants_place {
+        if wants_place {
+            // Whatever wakes the lane meanwhile, it does not lose its turn.
+            self.turn.get_or_insert_with(|| Box::pin(self.shared.place()));
+        } else {
             // Kept only while a batch is about to leave.
-            self.place = None;
+            (self.place, self.turn) = (None, None);
         }
         let due = match step {
             Step::Wait(Some(at)) => Some(at),
@@ -282,11 +291,12 @@ impl Lane {
                 // A bug in a target; its messages stay leased until the next start, as after a crash.
                 Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
             },
+            // Before the rings, which a queue that is sent to all the time never lacks.
+            place = maybe(self.turn.as_mut()) => Woken::Placed(place),
             busy = self.watch.rung() => Woken::Rung(busy),
             busy = maybe(due.map(|at| engine.wake_at(at))) => Woken::Due(busy),
             () = changed(&mut self.targets) => Woken::TargetsChanged,
             () = maybe(rests_until.map(tokio::time::sleep_until)) => Woken::Rested,
-            place = self.shared.place(), if wants_place => Woken::Placed(place),
         }
     }
 

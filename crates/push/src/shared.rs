@@ -52,9 +52,9 @@ pub(crate) struct Shared {
 
 impl Shared {
     /// A place among all batches under way, when it is this lane's turn.
-    pub(crate) async fn place(&self) -> OwnedSemaphorePermit {
-        let place = Arc::clone(&self.places).acquire_owned().await;
-        place.expect("the places are never closed")
+    pub(crate) fn place(&self) -> impl Future<Output = OwnedSemaphorePermit> + Send + use<> {
+        let place = Arc::clone(&self.places).acquire_owned();
+        async { place.await.expect("the places are never closed") }
     }
 
     /// A place that no lane waits for, if there is one.

@@ -62,3 +62,33 @@ async fn queues_with_a_backlog_take_turns() {
     let of_b_among_the_first = names.iter().take(24).filter(|name| **name == 'b').count();
     assert!(of_b_among_the_first >= 5, "{names:?}");
 }
+
+#[tokio::test]
+async fn a_queue_that_is_sent_to_while_it_waits_for_a_place_keeps_its_turn() {
+    let dispatcher = TestDispatcher::over(engine().await, 1);
+    let hook = Hook::gated().await;
+    let consumer = Consumer { batch_size: 1, ..to(&hook) };
+    let (first, fed, quiet) = (
+        dispatcher.queue("first", Some(&consumer)).await,
+        dispatcher.queue("fed", Some(&consumer)).await,
+        dispatcher.queue("quiet", Some(&consumer)).await,
+    );
+    dispatcher.send(first, ["first".to_owned()]).await;
+    hook.until(1).await;
+    dispatcher.send(fed, ["fed".to_owned()]).await;
+    dispatcher.calm().await;
+    dispatcher.send(quiet, ["quiet".to_owned()]).await;
+    dispatcher.calm().await;
+    for _ in 0..3 {
+        dispatcher.send(fed, ["more".to_owned()]).await;
+        dispatcher.calm().await;
+    }
+    hook.let_through(1);
+    hook.until(2).await;
+    let texts: Vec<String> = hook.messages().into_iter().map(|(text, _)| text).collect();
+    assert_eq!(texts, ["first", "fed"], "it waited before the quiet one did");
+    hook.let_through(9);
+    for queue in [first, fed, quiet] {
+        dispatcher.until_holds(queue, (0, 0, 0)).await;
+    }
+}
