@@ -35,10 +35,21 @@ pub(crate) fn read<'a, T: Deserialize<'a>>(
     }
     // Once for the whole body, so that none of its texts is checked again.
     let json = std::str::from_utf8(json).map_err(|error| unreadable(&error))?;
-    let read = serde_json::from_str(json).or_else(|error| match is_lone_surrogate(&error) {
+    serde_json::from_str(json).or_else(|error| read_whole(json, error, whole))
+}
+
+/// What comes of a body that could not be read.
+#[cold]
+#[inline(never)]
+fn read_whole<'a, T: Deserialize<'a>>(
+    json: &str,
+    error: serde_json::Error,
+    whole: &'a OnceLock<String>,
+) -> Result<T, WireError> {
+    let read = match is_lone_surrogate(&error) {
         true => serde_json::from_str(whole.get_or_init(|| without_lone_surrogates(json))),
         false => Err(error),
-    });
+    };
     read.map_err(|error| unreadable(&error))
 }
 
