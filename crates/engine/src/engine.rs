@@ -171,6 +171,23 @@ impl Engine {
         self.snapshots.sources(target, after, max)
     }
 
+    /// Looks at all of them, until one fails. There may be very many: others have their turn between some of them.
+    pub async fn each_dead_letter_source<E>(
+        &self,
+        target: &QueueKey,
+        mut look: impl FnMut(&Queue) -> Result<(), E>,
+    ) -> Result<(), E> {
+        const TOGETHER: usize = 100;
+        let mut after: Option<Arc<str>> = None;
+        loop {
+            let some = self.dead_letter_sources(target, after.as_deref(), TOGETHER);
+            let Some(last) = some.last() else { return Ok(()) };
+            after = Some(Arc::clone(&last.key.name));
+            some.iter().try_for_each(|queue| look(queue))?;
+            tokio::task::yield_now().await;
+        }
+    }
+
     /// Whether this node keeps a queue. What another one keeps is that one's to push, and to move.
     pub fn keeps(&self, queue: QueueId) -> bool {
         self.store.keeps(queue)

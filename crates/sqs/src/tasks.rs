@@ -60,16 +60,12 @@ pub(crate) fn queue(cx: &Context<'_>, arn: &str, role: Role) -> Result<Arc<Queue
 }
 
 /// Whether the caller may send to every queue whose messages come back from `source` when a task names no other.
-pub(crate) fn may_send_back(cx: &Context<'_>, source: &Queue) -> Result<(), WireError> {
-    const PAGE: usize = 1_000;
-    let mut after: Option<Arc<str>> = None;
-    while cx.caller.principal.is_some() {
-        let some = cx.engine.dead_letter_sources(&source.key, after.as_deref(), PAGE);
-        let Some(last) = some.last() else { break };
-        after = Some(Arc::clone(&last.key.name));
-        some.iter().try_for_each(|queue| cx.authorize_for(Action::SendMessage, queue))?;
+pub(crate) async fn may_send_back(cx: &Context<'_>, source: &Queue) -> Result<(), WireError> {
+    if cx.caller.principal.is_none() {
+        return Ok(());
     }
-    Ok(())
+    let may_send = |queue: &Queue| cx.authorize_for(Action::SendMessage, queue);
+    cx.engine.each_dead_letter_source(&source.key, may_send).await
 }
 
 /// What a task handle says, in Base64.

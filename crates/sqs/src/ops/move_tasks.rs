@@ -56,7 +56,7 @@ pub(crate) async fn start_message_move_task(cx: &Context<'_>) -> Result<Reply, W
     check_is_dead_letter_queue(cx, &source)?;
     match &destination {
         Some(destination) => check_kinds(&source, destination)?,
-        None => tasks::may_send_back(cx, &source)?,
+        None => tasks::may_send_back(cx, &source).await?,
     }
     let destination = destination.map(|queue| queue.key.clone());
     let start = StartMove { source: source.id, destination, rate_max, running_max: RUNNING_MAX };
