@@ -210,7 +210,16 @@ impl Engine {
         self.snapshots.all()
     }
 
-    /// How many queues each shard has, of this many shards, in order.
+    /// The queues that `is_wanted` wants, in no order, some at a time: each look is through some thousands of all there
+    /// are. One that comes or goes between the looks may be among them or not.
+    pub fn queues_in_slices(
+        &self,
+        is_wanted: impl Fn(QueueId) -> bool,
+    ) -> impl Iterator<Item = Vec<Arc<Queue>>> {
+        self.snapshots.in_slices(is_wanted)
+    }
+
+    /// How many queues each shard has, of this many shards, in order. All are counted when this is first asked.
     pub fn queues_of_each_shard(&self, count: ShardCount) -> Vec<usize> {
         self.snapshots.of_each_shard(count)
     }

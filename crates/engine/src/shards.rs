@@ -60,7 +60,7 @@ impl Engine {
     }
 
     /// Shows these queues as all there are of a shard. `is_of` says which queues are in it.
-    pub fn show_all(&self, queues: &[Arc<Queue>], is_of: impl Fn(QueueId) -> bool) {
+    fn show_all(&self, queues: &[Arc<Queue>], is_of: impl Fn(QueueId) -> bool) {
         let there: HashSet<QueueId> = queues.iter().map(|queue| queue.id).collect();
         let gone = self.snapshots.all().into_iter().map(|queue| queue.id);
         for queue in gone.filter(|queue| is_of(*queue) && !there.contains(queue)) {

@@ -60,6 +60,9 @@ pub struct WideListing<'a> {
 /// A power of two. A stripe that grows moves all it holds: of a million queues some thousands.
 const STRIPES: u64 = 256;
 
+/// Queues that are looked at in one piece where all of them are looked through.
+const LOOKED_AT: usize = 4_096;
+
 type Stripe<T> = RwLock<HashTable<T>>;
 
 /// All queues, found by name, by number and in order.
@@ -104,6 +107,23 @@ impl Snapshots {
 
     pub(crate) fn all(&self) -> Vec<Arc<Queue>> {
         self.sorted.read().iter().map(|named| Arc::clone(&named.0)).collect()
+    }
+
+    /// Those that `is_wanted` wants, in no order: for each item about [`LOOKED_AT`] queues are looked at, or the queues
+    /// of one stripe where these are more. A stripe is locked for itself.
+    pub(crate) fn in_slices(
+        &self,
+        is_wanted: impl Fn(QueueId) -> bool,
+    ) -> impl Iterator<Item = Vec<Arc<Queue>>> {
+        let stripes = self.by_id.len();
+        let together = (LOOKED_AT * stripes / self.len().max(1)).clamp(1, stripes);
+        self.by_id.chunks(together).map(move |stripes| {
+            let mut some = Vec::new();
+            for stripe in stripes {
+                some.extend(stripe.read().iter().filter(|queue| is_wanted(queue.id)).map(Arc::clone));
+            }
+            some
+        })
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -394,6 +414,24 @@ mod tests {
         }
         assert_eq!(snapshots.of_each_shard(three), [0, 0, 0]);
         assert_eq!(snapshots.of_each_shard(ShardCount::ONE), [0]);
+    }
+
+    #[test]
+    fn slices_have_each_queue_that_is_wanted_once() {
+        let snapshots = Snapshots::new();
+        let odd = |id: QueueId| id.0 % 2 == 1;
+        assert_eq!(snapshots.in_slices(odd).flatten().count(), 0);
+        for many in [100, 20_000] {
+            for id in 1..=many {
+                snapshots.put(&queue(id, &format!("q{id}"), 1));
+            }
+            let slices: Vec<_> = snapshots.in_slices(odd).collect();
+            assert!(slices.iter().all(|slice| slice.len() <= LOOKED_AT), "of {many}");
+            assert_eq!(slices.len() > 1, many > LOOKED_AT as u64, "of {many}");
+            let mut found: Vec<u64> = slices.into_iter().flatten().map(|queue| queue.id.0).collect();
+            found.sort_unstable();
+            assert_eq!(found, (1..=many).step_by(2).collect::<Vec<_>>(), "of {many}");
+        }
     }
 
     #[test]

@@ -81,9 +81,9 @@ impl Inner {
         if !self.reaches_names_of(shard) {
             return Err(away("the database of names does not answer"));
         }
-        let mut queues = engine.all_queues();
-        queues.retain(|queue| self.places.count.of_queue(queue.id) == shard);
-        self.names.settle(shard, queues.iter().map(|queue| queue.key.clone()).collect()).await
+        // None of them gets or loses its name while the shard's names are held.
+        let queues = self.list(&engine, shard).await;
+        self.names.settle(shard, queues.values().map(|queue| queue.key.clone()).collect()).await
     }
 }
 

@@ -5,11 +5,11 @@
 //! node that is cut off knows that itself, and from then on does not know all names. It knows them again when it has
 //! read the lists of those shards' owners.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use kew_core::{Queue, QueueId, ShardId};
+use kew_core::{QueueId, ShardId};
 use kew_peer::{Refusal, Reply, Request};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -76,7 +76,7 @@ impl Inner {
                 }
                 // Of before the list is read: what changes in a later conversation, or epoch, is not missed.
                 let (heard_in, epoch) = (self.carrier.heard_in(&node), self.epoch(shard));
-                if heard_in.is_some() && self.read_list(shard, &node).await {
+                if heard_in.is_some() && self.read_list(shard, &node, heard_in).await {
                     self.directory.set_known(shard, Some(Known { from: node, heard_in, epoch }));
                 }
             }
@@ -86,32 +86,49 @@ impl Inner {
     }
 
     /// Reads the list of a shard's queues; false if that failed.
-    async fn read_list(&self, shard: ShardId, node: &NodeId) -> bool {
+    async fn read_list(&self, shard: ShardId, node: &NodeId, heard_in: Option<u64>) -> bool {
         self.directory.begin_list();
-        let read = self.read_pages(shard, node).await;
-        let is_of = |queue: QueueId| self.places.count.of_queue(queue) == shard;
-        let mut is_read = false;
-        self.directory.end_list(|meanwhile| {
-            let (Some(mut queues), Some(engine)) = (read, self.engine()) else { return };
-            queues.retain(|queue| !meanwhile.hidden.contains(&queue.id));
-            queues.extend(meanwhile.shown.into_values().filter(|queue| is_of(queue.id)));
-            engine.show_all(&queues, is_of);
-            is_read = true;
-        });
+        let is_read = self.read_pages(shard, node, heard_in).await.is_some();
+        self.directory.end_list();
         is_read
     }
 
-    async fn read_pages(&self, shard: ShardId, node: &NodeId) -> Option<Vec<Arc<Queue>>> {
-        let (mut queues, mut after) = (Vec::new(), QueueId(0));
+    /// Shows the queues of a shard, a page at a time, and those no more that are on none. `None` if that failed, if
+    /// another node keeps the shard by now (this one may), or if the conversation in which changes are heard has ended.
+    async fn read_pages(&self, shard: ShardId, node: &NodeId, heard_in: Option<u64>) -> Option<()> {
+        let still = || self.is_at(shard, node) && self.carrier.heard_in(node) == heard_in;
+        let (mut there, mut after) = (HashSet::new(), QueueId(0));
         loop {
             let page = self.carrier.carry(node, Request::Queues { shard, after }).await;
             let Ok(Ok(Reply::Queues(some, is_last))) = page else { return None };
-            queues.extend(some);
-            after = match queues.last() {
-                Some(last) if !is_last => last.id,
-                _ => return Some(queues),
-            };
+            let engine = self.engine().filter(|_| still())?;
+            self.directory.beside_list(|meanwhile| {
+                let there = some.iter().filter(|queue| !meanwhile.hidden.contains(&queue.id));
+                there.for_each(|queue| engine.show_queue(queue));
+            });
+            there.extend(some.iter().map(|queue| queue.id));
+            match some.last() {
+                Some(last) if !is_last => after = last.id,
+                _ => break,
+            }
         }
+        let (engine, count) = (self.engine()?, self.places.count);
+        for some in engine.queues_in_slices(move |queue| count.of_queue(queue) == shard) {
+            if !still() {
+                return None;
+            }
+            self.directory.beside_list(|meanwhile| {
+                let unlisted = some.iter().map(|queue| queue.id).filter(|queue| !there.contains(queue));
+                let gone = unlisted.filter(|queue| !meanwhile.shown.contains(queue));
+                gone.for_each(|queue| engine.hide_queue(queue));
+            });
+            tokio::task::yield_now().await;
+        }
+        Some(())
+    }
+
+    fn is_at(&self, shard: ShardId, node: &NodeId) -> bool {
+        matches!(self.places.of(shard), Place::At(at) if at == *node)
     }
 
     /// Tells all other nodes of a change. Returns when each of them knows it, or knows that it is cut off.

@@ -86,6 +86,8 @@ impl Fleet {
     pub fn serve_with(&self, engine: &Arc<Engine>) {
         let under = (Arc::downgrade(engine), tokio::runtime::Handle::current());
         assert!(self.0.engine.set(under).is_ok(), "a fleet's store is under one engine");
+        // Counted while there are few, so that no new queue waits for that.
+        let _few = engine.queues_of_each_shard(self.0.places.count);
     }
 
     /// What the database said last.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use kew_core::{Queue, QueueKey, ShardId};
+use kew_core::{Queue, QueueId, QueueKey, ShardId};
 use kew_engine::Engine;
 use kew_store::{SOMETHING_IS_OWED, Submission};
 use parking_lot::{Mutex, RwLock};
@@ -25,6 +25,9 @@ use crate::upkeep::Resting;
 /// How long a node that is about to stop is remembered although no map shows it: it may just have started.
 const REMEMBERED_FOR: Duration = Duration::from_secs(5);
 
+/// Queues by their numbers.
+pub(crate) type Listed = BTreeMap<QueueId, Arc<Queue>>;
+
 pub(crate) struct Inner {
     pub(crate) me: NodeId,
     pub(crate) places: Places,
@@ -41,8 +44,8 @@ pub(crate) struct Inner {
     pub(crate) unreleased: Unreleased,
     /// Guards what the database said last; held for a moment.
     pub(crate) map: RwLock<Arc<FleetMap>>,
-    /// Guards the queues of shards of which pages are being read, in order.
-    pub(crate) lists: Mutex<BTreeMap<ShardId, Vec<Arc<Queue>>>>,
+    /// Guards the queues of shards of which pages are being read; held for a moment.
+    pub(crate) lists: Mutex<BTreeMap<ShardId, Listed>>,
     /// Guards the owners of shards whose database is silent, as they say themselves; held for a moment.
     pub(crate) found: Mutex<BTreeMap<ShardId, Found>>,
     pub(crate) resting: Resting,
@@ -87,6 +90,17 @@ impl Inner {
             *node == self.me || map.node(node).is_some() || said.elapsed() <= REMEMBERED_FOR
         });
         leaving.keys().cloned().collect()
+    }
+
+    /// The queues of a shard. Others have their turn while all queues are looked through.
+    pub(crate) async fn list(&self, engine: &Engine, shard: ShardId) -> Listed {
+        let count = self.places.count;
+        let mut list = Listed::new();
+        for some in engine.queues_in_slices(move |queue| count.of_queue(queue) == shard) {
+            list.extend(some.into_iter().map(|queue| (queue.id, queue)));
+            tokio::task::yield_now().await;
+        }
+        list
     }
 
     pub(crate) fn knew_all(&self) -> bool {

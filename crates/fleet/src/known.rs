@@ -1,6 +1,6 @@
 //! What a node knows of the shards that other nodes keep.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use kew_core::{Queue, QueueId, ShardCount, ShardId};
@@ -51,7 +51,7 @@ struct State {
 /// What was heard while a list was read.
 #[derive(Default)]
 pub(crate) struct Meanwhile {
-    pub(crate) shown: HashMap<QueueId, Arc<Queue>>,
+    pub(crate) shown: HashSet<QueueId>,
     pub(crate) hidden: HashSet<QueueId>,
 }
 
@@ -75,7 +75,7 @@ impl Directory {
     pub(crate) fn shown(&self, queue: &Arc<Queue>) {
         if let Some(meanwhile) = &mut self.state.lock().meanwhile {
             meanwhile.hidden.remove(&queue.id);
-            meanwhile.shown.insert(queue.id, Arc::clone(queue));
+            meanwhile.shown.insert(queue.id);
         }
     }
 
@@ -92,10 +92,16 @@ impl Directory {
         self.state.lock().meanwhile = Some(Meanwhile::default());
     }
 
-    /// The list was read, or could not be: `show` gets what was heard meanwhile. What is heard later waits for it.
-    pub(crate) fn end_list(&self, show: impl FnOnce(Meanwhile)) {
-        let mut state = self.state.lock();
-        show(state.meanwhile.take().unwrap_or_default());
+    /// Lets `look` see what was heard since the list is being read. What is heard later waits for it.
+    pub(crate) fn beside_list(&self, look: impl FnOnce(&Meanwhile)) {
+        if let Some(meanwhile) = &self.state.lock().meanwhile {
+            look(meanwhile);
+        }
+    }
+
+    /// The list was read, or could not be.
+    pub(crate) fn end_list(&self) {
+        self.state.lock().meanwhile = None;
     }
 
     /// Whether the maps of all databases were read a moment ago.

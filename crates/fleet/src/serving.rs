@@ -1,5 +1,7 @@
 //! What other nodes ask of this one.
 
+use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +11,7 @@ use kew_engine::{Engine, EngineError};
 use kew_store::StoreError;
 
 use crate::asking::away;
-use crate::inner::Inner;
+use crate::inner::{Inner, Listed};
 use crate::map::NodeId;
 use kew_peer::{Refusal, Reply, Request};
 
@@ -32,7 +34,7 @@ impl Inner {
             }
             Request::Queues { shard, after } => {
                 self.must_answer(shard)?;
-                Ok(self.page_of(&engine, shard, after))
+                self.page_of(&engine, shard, after).await
             }
             Request::Show(queues) => {
                 for queue in &queues {
@@ -93,30 +95,35 @@ impl Inner {
         if store.may_answer() { Ok(()) } else { Err(Refusal::NotTheOwner) }
     }
 
-    /// The queues of a shard, of greater numbers than `after`. They are sorted for the first page; what changes from
+    /// The queues of a shard, of greater numbers than `after`. They are listed for the first page; what changes from
     /// then on is sent to the asker beside its pages.
-    fn page_of(&self, engine: &Engine, shard: ShardId, after: QueueId) -> Reply {
+    async fn page_of(&self, engine: &Engine, shard: ShardId, after: QueueId) -> Result<Reply, Refusal> {
         if after == BEHIND_ALL {
-            return Reply::Queues(Vec::new(), true);
+            return Ok(Reply::Queues(Vec::new(), true));
         }
+        if after != QueueId(0)
+            && let Some(page) = next_page(&mut self.lists.lock(), shard, after)
+        {
+            return Ok(page);
+        }
+        let list = self.list(engine, shard).await;
+        // The shard may have left while they were listed.
+        self.must_answer(shard)?;
         let mut lists = self.lists.lock();
-        if after == QueueId(0) {
-            lists.remove(&shard);
-        }
-        let list = lists.entry(shard).or_insert_with(|| {
-            let mut queues = engine.all_queues();
-            queues.retain(|queue| self.places.count.of_queue(queue.id) == shard);
-            queues.sort_unstable_by_key(|queue| queue.id);
-            queues
-        });
-        let from = list.partition_point(|queue| queue.id <= after);
-        let page: Vec<Arc<Queue>> = list.iter().skip(from).take(PAGE).cloned().collect();
-        let is_last = from + page.len() == list.len();
-        if is_last {
-            lists.remove(&shard);
-        }
-        Reply::Queues(page, is_last)
+        lists.insert(shard, list);
+        Ok(next_page(&mut lists, shard, after).expect("the shard's list was put there just now"))
     }
+}
+
+/// The queues of greater numbers than `after` in the list of a shard, if there is one. It is gone after its last page.
+fn next_page(lists: &mut BTreeMap<ShardId, Listed>, shard: ShardId, after: QueueId) -> Option<Reply> {
+    let mut behind = lists.get(&shard)?.range((Bound::Excluded(after), Bound::Unbounded));
+    let page: Vec<Arc<Queue>> = behind.by_ref().take(PAGE).map(|(_, queue)| Arc::clone(queue)).collect();
+    let is_last = behind.next().is_none();
+    if is_last {
+        lists.remove(&shard);
+    }
+    Some(Reply::Queues(page, is_last))
 }
 
 /// What another node is answered where this one's engine did not do it.

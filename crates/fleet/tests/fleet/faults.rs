@@ -194,6 +194,32 @@ async fn list_of_many_queues_is_read_whole_whatever_changes_meanwhile() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn list_that_is_read_again_shows_what_is_new_and_nothing_that_is_gone() {
+    let world = World::of(1);
+    world.keep_publishing();
+    let a = world.start("a").await;
+    world.settled(&[&a]).await;
+    for number in 0..1_203 {
+        a.make(&format!("q{number}")).await.expect("the queue is made");
+    }
+    let b = world.start("b").await;
+    world.settled(&[&a, &b]).await;
+    let (owner, other) = if a.fleet.keeps_shard(ShardId(0)) { (&a, &b) } else { (&b, &a) };
+    world.cut(&a, &b);
+    for name in ["q7", "q1201"] {
+        let gone = owner.finds(name).expect("the owner of the shard shows the queue");
+        let delete = DeleteQueue { queue: gone.id, if_version: None };
+        owner.engine.delete_queue(delete).await.expect("the queue is deleted");
+    }
+    let again = owner.make("q7").await.expect("the name is free");
+    world.mend();
+    world.settled(&[&a, &b]).await;
+    assert_eq!(other.engine.queue_count(), 1_202);
+    assert_eq!(other.finds("q7").map(|queue| queue.id), Some(again.id));
+    assert!(other.finds("q1201").is_none());
+}
+
+#[tokio::test(start_paused = true)]
 async fn node_that_says_it_leaves_before_any_map_shows_it_is_given_nothing() {
     let world = World::of(4);
     world.keep_publishing();
