@@ -96,15 +96,17 @@ fn wanted_of_account(operation: Operation) -> (&'static str, &'static str) {
 }
 
 fn of_queue(cx: &Context<'_>, version: &str) -> Result<(), WireError> {
+    const WITH_SERVICE: &str = "2015-02-21";
     const WITH_ADDRESS_AND_PROTOCOL: &str = "2015-04-05";
     let queue = cx.target.place.queue().ok_or(Code::AuthorizationFailure)?;
+    let service = if version >= WITH_SERVICE { "/queue" } else { "" };
     let account = &cx.account.name;
     let text = if version >= WITH_ADDRESS_AND_PROTOCOL {
         let [sp, st, se, si, sip, spr] = ["sp", "st", "se", "si", "sip", "spr"].map(|name| field(cx, name));
-        format!("{sp}\n{st}\n{se}\n/queue/{account}/{queue}\n{si}\n{sip}\n{spr}\n{version}")
+        format!("{sp}\n{st}\n{se}\n{service}/{account}/{queue}\n{si}\n{sip}\n{spr}\n{version}")
     } else {
         let [sp, st, se, si] = ["sp", "st", "se", "si"].map(|name| field(cx, name));
-        format!("{sp}\n{st}\n{se}\n/{account}/{queue}\n{si}\n{version}")
+        format!("{sp}\n{st}\n{se}\n{service}/{account}/{queue}\n{si}\n{version}")
     };
     check_signature(cx, text)?;
     let stored = stored_policy(cx, queue)?;

@@ -12,6 +12,10 @@ use super::is_signed;
 use crate::Context;
 use crate::error::WireError;
 use crate::target::Style;
+use crate::version;
+
+/// The first version in which the length of an empty body is not signed.
+const WITHOUT_ZERO: &str = "2015-02-21";
 
 /// How much of a request is signed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,6 +68,7 @@ fn text(cx: &Context<'_>, kind: Kind, reading: Reading) -> String {
     let mut text = String::with_capacity(512);
     text.push_str(cx.request.method.as_str());
     text.push('\n');
+    let signs_zero = version::text(cx.request) < WITHOUT_ZERO;
     let lines: &[&str] = match kind {
         Kind::Full => &[
             "content-encoding",
@@ -85,7 +90,7 @@ fn text(cx: &Context<'_>, kind: Kind, reading: Reading) -> String {
             "date" => text.push_str(&date),
             "content-length" => {
                 let length = header("content-length");
-                text.push_str(if length == "0" { "" } else { &length });
+                text.push_str(if length == "0" && !signs_zero { "" } else { &length });
             }
             name => text.push_str(&header(name)),
         }

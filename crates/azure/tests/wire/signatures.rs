@@ -3,7 +3,12 @@
 //! The signatures were made by the Python client, version 12.18.1, with the well-known key, for the instant at which
 //! the clocks of these tests stand.
 
-use super::server::{Answer, AzureAnswer, AzureServer, DATE, strict};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+
+use super::server::{Answer, AzureAnswer, AzureServer, DATE, KEY, strict};
 
 /// A request as that client sent it.
 #[derive(Clone)]
@@ -205,6 +210,59 @@ async fn a_malformed_authorization_header_has_its_own_error() {
     }
     let bearer = server.ask_with("GET", "?comp=list", &[("Authorization", "Bearer a.b.c")], "").await;
     bearer.is_error(403, "AuthenticationFailed");
+}
+
+/// What the well-known key makes of a text.
+fn signature(text: &str) -> String {
+    let key = STANDARD.decode(KEY).expect("the well-known key is Base64");
+    let mut mac = Hmac::<Sha256>::new_from_slice(&key).expect("any length of key will do");
+    mac.update(text.as_bytes());
+    STANDARD.encode(mac.finalize().into_bytes())
+}
+
+/// Vendor: REST reference, "Authorize with Shared Key", "Content-Length header in version 2014-02-14 and earlier"
+#[tokio::test]
+async fn the_length_of_an_empty_body_is_signed_in_old_versions_only() {
+    let server = AzureServer::with(strict()).await;
+    for (queue, version, length, expected) in [
+        ("one", "2011-08-18", "0", 201),
+        ("two", "2014-02-14", "0", 201),
+        ("three", "2014-02-14", "", 403),
+        ("four", "2015-02-21", "", 201),
+        ("five", "2015-02-21", "0", 403),
+    ] {
+        let text = format!(
+            "PUT\n\n\n{length}\n\n\n\n\n\n\n\n\nx-ms-date:{DATE}\nx-ms-version:{version}\n/devstoreaccount1/devstoreaccount1/{queue}"
+        );
+        let authorization = format!("SharedKey devstoreaccount1:{}", signature(&text));
+        let headers = [("x-ms-date", DATE), ("x-ms-version", version), ("Authorization", &authorization)];
+        let answer = server.raw("PUT", &format!("/devstoreaccount1/{queue}"), &headers, "").await;
+        assert_eq!(answer.status, expected, "{version} with {length:?}: {}", answer.body);
+    }
+}
+
+/// Vendor: REST reference, "Create a service SAS", "Version 2015-02-21 and later", "Version 2015-04-05 and later"
+#[tokio::test]
+async fn a_queue_signature_names_the_service_since_february_2015() {
+    let server = AzureServer::with(strict()).await;
+    code(&server, "PUT", "/orders", FOR_ALL, "").await;
+    let end = "2030-01-01T00:00:00Z";
+    for (version, resource, more, expected) in [
+        ("2014-02-14", "/devstoreaccount1/orders", "", "200"),
+        ("2014-02-14", "/queue/devstoreaccount1/orders", "", "AuthenticationFailed"),
+        ("2015-02-21", "/queue/devstoreaccount1/orders", "", "200"),
+        ("2015-02-21", "/devstoreaccount1/orders", "", "AuthenticationFailed"),
+        ("2015-04-05", "/queue/devstoreaccount1/orders", "\n\n", "200"),
+    ] {
+        let text = format!("p\n\n{end}\n{resource}\n\n{more}{version}");
+        let signature = signature(&text).replace('+', "%2B").replace('=', "%3D");
+        let sas = format!("sp=p&se={}&sv={version}&sig={signature}", end.replace(':', "%3A"));
+        assert_eq!(
+            code(&server, "GET", "/orders/messages", &sas, "").await,
+            expected,
+            "{version} {resource}"
+        );
+    }
 }
 
 /// Valid from 2020 to 2030 for everything, from the addresses 127.0.0.1 to 127.0.0.9, over http and https.
