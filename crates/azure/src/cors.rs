@@ -19,6 +19,8 @@ const ALLOW_HEADERS: HeaderName = HeaderName::from_static("access-control-allow-
 const ALLOW_CREDENTIALS: HeaderName = HeaderName::from_static("access-control-allow-credentials");
 const EXPOSE_HEADERS: HeaderName = HeaderName::from_static("access-control-expose-headers");
 const MAX_AGE: HeaderName = HeaderName::from_static("access-control-max-age");
+/// Headers that the server puts on every reply when it is sent.
+const SENT_WITH_ALL: [&str; 2] = ["content-length", "date"];
 const VARY: HeaderName = HeaderName::from_static("vary");
 
 /// The origin of the page that sent a request.
@@ -88,6 +90,7 @@ pub(crate) async fn decorate(
         }
         return reply;
     };
+    let exposed = rule.exposed_in(&reply);
     if words(&rule.origins).any(|listed| listed == "*") {
         put(&mut reply, ALLOW_ORIGIN, "*");
     } else {
@@ -95,7 +98,6 @@ pub(crate) async fn decorate(
         put(&mut reply, ALLOW_CREDENTIALS, "true");
         put(&mut reply, VARY, "Origin");
     }
-    let exposed = rule.exposed_in(&reply);
     if !exposed.is_empty() {
         put(&mut reply, EXPOSE_HEADERS, &exposed);
     }
@@ -117,6 +119,8 @@ impl CorsRule {
                 Some(prefix) => {
                     let prefix = prefix.to_ascii_lowercase();
                     names.extend(reply.headers.names_from(&prefix).map(str::to_owned));
+                    let later = SENT_WITH_ALL.iter().filter(|name| name.starts_with(&prefix));
+                    names.extend(later.map(|name| (*name).to_owned()));
                 }
                 None => names.push(listed.to_owned()),
             }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use kew_http::{Request, percent};
+use kew_http::{Method, Request, percent};
 
 use crate::error::{Code, WireError};
 use crate::limits;
@@ -89,13 +89,16 @@ impl<'a> Target<'a> {
         let host = host.rsplit_once(':').filter(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()));
         let host = host.map_or_else(|| request.header("host").unwrap_or_default(), |(host, _)| host);
         let path = request.uri.path().strip_prefix('/').unwrap_or_default();
-        match account_of_host(host).filter(|_| host_style) {
-            Some(account) => Self::parts(Style::Host, lower(account), path),
+        let (style, account, rest) = match account_of_host(host).filter(|_| host_style) {
+            Some(account) => (Style::Host, lower(account), path),
             None => {
                 let (account, rest) = path.split_once('/').unwrap_or((path, ""));
-                Self::parts(Style::Path, decoded(account)?, rest)
+                (Style::Path, decoded(account)?, rest)
             }
-        }
+        };
+        // What a browser asks for a page is about the account, whatever the page is to ask for.
+        let rest = if request.method == Method::OPTIONS { "" } else { rest };
+        Self::parts(style, account, rest)
     }
 
     fn parts(style: Style, account: Cow<'a, str>, path: &'a str) -> Result<Self, WireError> {

@@ -64,6 +64,32 @@ async fn a_page_sees_the_headers_that_its_rule_exposes_on_errors_too() {
     assert_eq!(answer.header("vary"), Some("Origin"));
 }
 
+/// Vendor: recorded by the JavaScript SDK's test `enqueue, peek and dequeue negative`
+#[tokio::test]
+async fn a_page_may_see_headers_that_the_server_adds_but_none_of_the_rules_own() {
+    let server = AzureServer::open().await;
+    let rules = RULES.replace("x-ms-request-*,x-other", "*");
+    assert_eq!(server.ask("PUT", "?restype=service&comp=properties", &rules).await.status, 202);
+    let answer = server.ask_with("GET", "?comp=list", &[("Origin", "http://a.example")], "").await;
+    let exposed =
+        answer.header("access-control-expose-headers").expect("all headers are exposed").to_lowercase();
+    let exposed: Vec<&str> = exposed.split(',').collect();
+    for name in ["x-ms-request-id", "x-ms-version", "server", "content-type", "content-length", "date"] {
+        assert!(exposed.contains(&name), "{name} is not in {exposed:?}");
+    }
+    assert!(!exposed.iter().any(|name| name.starts_with("access-control")), "{exposed:?}");
+}
+
+/// Vendor: REST reference, "Preflight Queue Request": judged by the service, not by what is asked for
+#[tokio::test]
+async fn a_preflight_request_may_name_any_path() {
+    let server = with_rules().await;
+    let headers = [("Origin", "http://a.example"), ("Access-Control-Request-Method", "PUT")];
+    for path in ["/Bad_Queue/messages", "/a/b/c/d", "/orders/messages/", ""] {
+        assert_eq!(server.ask_with("OPTIONS", path, &headers, "").await.status, 200, "{path}");
+    }
+}
+
 #[tokio::test]
 async fn pages_of_other_origins_do_not_reach_an_open_server() {
     let server = with_rules().await;
