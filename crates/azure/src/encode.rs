@@ -92,7 +92,8 @@ pub(crate) fn expiry(at: Option<Timestamp>) -> Cow<'static, str> {
     at.map_or(Cow::Borrowed(END_OF_TIME), http_date)
 }
 
-fn seven_decimals(at: Timestamp) -> String {
+/// An instant to seven decimals of a second.
+pub(crate) fn seven_decimals(at: Timestamp) -> String {
     date::rfc3339(at).replace('Z', "0000Z")
 }
 

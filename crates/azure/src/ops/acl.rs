@@ -1,10 +1,11 @@
 //! Stored access policies: shown as they were written, replaced as a whole.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 
 use kew_core::command::UpdateQueue;
 use kew_http::xml::{self, Element};
-use kew_http::{Reply, StatusCode};
+use kew_http::{Reply, StatusCode, date};
 
 use crate::documents::{self, AccessPolicy};
 use crate::error::{Code, WireError};
@@ -17,7 +18,9 @@ pub(crate) fn show(cx: &Context<'_>) -> Result<Reply, WireError> {
     for policy in documents::access_policies(&queue) {
         out.open("SignedIdentifier");
         out.element("Id", &policy.id);
-        let fields = [("Start", policy.start), ("Expiry", policy.expiry), ("Permission", policy.permission)];
+        let time = |text: &Option<String>| text.as_deref().map(|text| shown_time(text).into_owned());
+        let (start, expiry) = (time(&policy.start), time(&policy.expiry));
+        let fields = [("Start", start), ("Expiry", expiry), ("Permission", policy.permission)];
         if fields.iter().any(|(_, value)| value.is_some()) {
             out.open("AccessPolicy");
             for (name, value) in fields {
@@ -31,6 +34,17 @@ pub(crate) fn show(cx: &Context<'_>) -> Result<Reply, WireError> {
     }
     out.close("SignedIdentifiers");
     Ok(encode::xml(StatusCode::OK, out, cx.request))
+}
+
+/// A policy's time as clients can read it: as it was written, if that has seconds and is in UTC.
+fn shown_time(text: &str) -> Cow<'_, str> {
+    const WITH_SECONDS: usize = "2030-01-01T00:00:00Z".len();
+    match date::parse_iso(text) {
+        Some(time) if text.len() < WITH_SECONDS || !text.ends_with('Z') => {
+            Cow::Owned(encode::seven_decimals(time))
+        }
+        _ => Cow::Borrowed(text),
+    }
 }
 
 pub(crate) async fn set(cx: &Context<'_>) -> Result<Reply, WireError> {
@@ -76,8 +90,7 @@ fn read_policy(element: &Element) -> Result<AccessPolicy, WireError> {
     };
     let policy =
         AccessPolicy { id, start: field("Start"), expiry: field("Expiry"), permission: field("Permission") };
-    let is_date =
-        |text: &Option<String>| text.as_deref().is_none_or(|text| kew_http::date::parse_iso(text).is_some());
+    let is_date = |text: &Option<String>| text.as_deref().is_none_or(|text| date::parse_iso(text).is_some());
     let is_permission =
         policy.permission.as_deref().is_none_or(|text| text.chars().all(|c| "raup".contains(c)));
     if is_date(&policy.start) && is_date(&policy.expiry) && is_permission {
@@ -112,6 +125,20 @@ mod tests {
         assert_eq!(read(b"").ok(), Some(Vec::new()));
         assert_eq!(read(b"<SignedIdentifiers/>").ok(), Some(Vec::new()));
         assert!(read(b"<Other/>").is_err() && read(b"<SignedIdentifiers>").is_err());
+    }
+
+    #[test]
+    fn times_are_shown_as_written_or_else_in_a_form_that_every_client_reads() {
+        for (written, shown) in [
+            ("2030-01-01T00:00:00Z", "2030-01-01T00:00:00Z"),
+            ("2030-01-01T00:00:00.1234567Z", "2030-01-01T00:00:00.1234567Z"),
+            ("2030-01-01", "2030-01-01T00:00:00.0000000Z"),
+            ("2030-01-01T23:59Z", "2030-01-01T23:59:00.0000000Z"),
+            ("2030-01-01T00:00:00+01:00", "2029-12-31T23:00:00.0000000Z"),
+            ("2030-01-01T00:00:00.5-00:30", "2030-01-01T00:30:00.5000000Z"),
+        ] {
+            assert_eq!(shown_time(written), shown);
+        }
     }
 
     #[test]

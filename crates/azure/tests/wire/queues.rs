@@ -102,7 +102,7 @@ async fn names_are_judged_by_length_and_then_by_characters_on_every_operation() 
     }
 }
 
-/// Vendor: REST reference, "Set Queue ACL", "Get Queue ACL"
+/// Vendor: REST reference, "Set Queue ACL", "Get Queue ACL"; recordings of the Python SDK for the form of times
 #[tokio::test]
 async fn stored_policies_come_back_as_they_were_written() {
     let server = AzureServer::open().await;
@@ -112,7 +112,9 @@ async fn stored_policies_come_back_as_they_were_written() {
     let shown = server.ask("GET", "/orders?comp=acl", "").await;
     assert_eq!(shown.elements("Id"), ["a", "b"]);
     assert_eq!(shown.element("Start"), "2020-01-01T00:00:00.1234567Z");
-    assert_eq!((shown.element("Expiry"), shown.element("Permission")), ("2030-01-01".into(), "raup".into()));
+    // Clients do not read a date alone.
+    assert_eq!(shown.element("Expiry"), "2030-01-01T00:00:00.0000000Z");
+    assert_eq!(shown.element("Permission"), "raup");
     let head = server.ask("HEAD", "/orders?comp=acl", "").await;
     assert_eq!((head.status, head.body.as_str()), (200, ""));
     assert_eq!(server.ask("PUT", "/orders?comp=acl", "").await.status, 204);
