@@ -28,7 +28,7 @@ mod tags;
 mod tasks;
 
 use std::pin::Pin;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use kew_core::{AccountId, Queue};
@@ -143,8 +143,7 @@ impl Sqs {
         let caller = auth::caller(&self.settings, Service::Sqs, request)?;
         let call = route::call(protocol, request)?;
         let Self { engine, settings, policies } = self;
-        let whole = OnceLock::new();
-        Ok(Context { engine, settings, policies, caller, request, protocol, call, whole })
+        Ok(Context { engine, settings, policies, caller, request, protocol, call })
     }
 
     /// The reply to what an operation came to.
@@ -176,6 +175,7 @@ impl Handler for Sqs {
                 operation = Some(cx.call.action.name());
                 match cx.perform().await {
                     Err(error) if error.is_unknown() => cx.perform_when_known(error).await,
+                    Err(error) if error.code() == Code::Serialization => cx.perform_whole(error).await,
                     done => done,
                 }
             }
@@ -219,19 +219,30 @@ struct Context<'a> {
     request: &'a Request,
     protocol: Protocol,
     call: Call,
-    /// The body without halves of surrogate pairs, where it had any.
-    whole: OnceLock<String>,
 }
 
 /// A step that is under way.
 type Performing<'a> = Pin<Box<dyn Future<Output = Result<Reply, WireError>> + Send + 'a>>;
 
-impl Context<'_> {
+impl<'a> Context<'a> {
     /// Once more, when other nodes have said what they keep; the error if that takes too long. In a box that hides its
     /// type, or each program would hold the operations twice.
     fn perform_when_known(&self, error: WireError) -> Performing<'_> {
         Box::pin(async move {
             if self.engine.until_all_known().await { self.perform().await } else { Err(error) }
+        })
+    }
+
+    /// Once more, with what stands for halves of surrogate pairs; the error where the body has none. A body is read
+    /// before anything is done.
+    fn perform_whole(self, error: WireError) -> Performing<'a> {
+        Box::pin(async move {
+            let Some(body) = decode::without_halves(&self.call.body) else { return Err(error) };
+            let cx = Context { call: Call { body, ..self.call }, ..self };
+            match cx.perform().await {
+                Err(error) if error.is_unknown() => cx.perform_when_known(error).await,
+                done => done,
+            }
         })
     }
 
@@ -269,7 +280,7 @@ impl Context<'_> {
 
     /// The request's members.
     fn read<'b, T: Deserialize<'b>>(&'b self) -> Result<T, WireError> {
-        decode::read(&self.call.body, &self.whole)
+        decode::read(&self.call.body)
     }
 
     /// The queue a request means: by its own words, else by the path it was sent to.

@@ -5,7 +5,6 @@
 //! `QueueUrl`, `ShowInvisible` and `ShowDelayed` count. What is shown has no receipt that could be used.
 
 use std::collections::BTreeMap;
-use std::sync::OnceLock;
 
 use bytes::Bytes;
 use kew_core::command::{Peek, View};
@@ -69,8 +68,7 @@ impl Asked {
         let is_yes = |name| form.text(name).is_some_and(|text| matches!(text, "true" | "True" | "1"));
         let mut queue_url = form.text("QueueUrl").map(str::to_owned);
         if protocol == Protocol::Json && queue_url.is_none() {
-            let whole = OnceLock::new();
-            let members: Members<'_> = read(&request.body, &whole)?;
+            let members: Members<'_> = read(&request.body)?;
             queue_url = members.queue_url.map(|url| url.to_string());
         }
         Ok(Self { queue_url, invisible: is_yes("ShowInvisible"), delayed: is_yes("ShowDelayed") })
@@ -99,8 +97,7 @@ impl Sqs {
         }
         let call = Call { action: Action::ReceiveMessage, body: Bytes::new() };
         let Self { engine, settings, policies } = self;
-        let whole = OnceLock::new();
-        let cx = Context { engine, settings, policies, caller, request, protocol, call, whole };
+        let cx = Context { engine, settings, policies, caller, request, protocol, call };
         let queue = cx.queue_at(address)?;
         let _kept = request.room.keep(REPLY_BYTES_MAX as usize).await?;
         let messages = peek(&cx, &queue, &asked).await?;

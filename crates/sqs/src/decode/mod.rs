@@ -10,8 +10,6 @@ mod pairs;
 pub(crate) mod query;
 mod text;
 
-use std::sync::OnceLock;
-
 use bytes::Bytes;
 use serde::Deserialize;
 
@@ -23,34 +21,23 @@ pub(crate) use names::{Names, within};
 pub(crate) use pairs::Pairs;
 pub(crate) use text::Text;
 
-/// Reads a request's body; an empty one is an empty object. One with halves of surrogate pairs is read from `whole`,
-/// which is made then: there each half is a character that no text of a request may hold either.
-pub(crate) fn read<'a, T: Deserialize<'a>>(
-    body: &'a Bytes,
-    whole: &'a OnceLock<String>,
-) -> Result<T, WireError> {
+/// Reads a request's body; an empty one is an empty object.
+pub(crate) fn read<'a, T: Deserialize<'a>>(body: &'a Bytes) -> Result<T, WireError> {
     let json: &[u8] = if body.is_empty() { b"{}" } else { body };
     if json.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'{') {
         return Err(WireError::new(Code::Serialization).saying("The request body is not a JSON object."));
     }
     // Once for the whole body, so that none of its texts is checked again.
     let json = std::str::from_utf8(json).map_err(|error| unreadable(&error))?;
-    serde_json::from_str(json).or_else(|error| read_whole(json, error, whole))
+    serde_json::from_str(json).map_err(|error| unreadable(&error))
 }
 
-/// What comes of a body that could not be read.
-#[cold]
-#[inline(never)]
-fn read_whole<'a, T: Deserialize<'a>>(
-    json: &str,
-    error: serde_json::Error,
-    whole: &'a OnceLock<String>,
-) -> Result<T, WireError> {
-    let read = match is_lone_surrogate(&error) {
-        true => serde_json::from_str(whole.get_or_init(|| without_lone_surrogates(json))),
-        false => Err(error),
-    };
-    read.map_err(|error| unreadable(&error))
+/// The same body without halves of surrogate pairs, if it has any. Such a half is no fault of the JSON: in its place
+/// stands a character that no text of a request may hold either, so that only what holds it is refused.
+pub(crate) fn without_halves(body: &Bytes) -> Option<Bytes> {
+    let json = std::str::from_utf8(body).ok()?;
+    let whole = without_lone_surrogates(json);
+    (whole != json).then(|| whole.into())
 }
 
 /// A JSON text in which the escape of U+FFFF stands for each half of a surrogate pair that has no other half.
@@ -86,16 +73,6 @@ fn half(text: &str) -> Option<Half> {
         0xdc00..=0xdfff => Some(Half::Trailing),
         _ => None,
     }
-}
-
-/// Whether it holds half of a surrogate pair, which is a character that no message may hold and not a fault of the
-/// JSON.
-fn is_lone_surrogate(error: &serde_json::Error) -> bool {
-    // The parser tells it by its text alone; a test holds every form against it.
-    let text = error.to_string();
-    ["lone leading surrogate in hex escape", "unexpected end of hex escape"]
-        .iter()
-        .any(|told| text.starts_with(told))
 }
 
 fn unreadable(error: &dyn std::error::Error) -> WireError {
