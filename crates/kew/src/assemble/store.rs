@@ -345,7 +345,7 @@ impl Parts<'_> {
         others: Option<Arc<dyn OtherNodes>>,
     ) -> Result<Pushes, StartError> {
         let token = Arc::clone(&self.inner_token);
-        let workers = WorkersWanted { bound, token, place: &self.workers, others };
+        let workers = WorkersWanted { bound, token, place: Arc::clone(&self.workers), others };
         let engines = running.engines();
         let news = (self.log.of(Area::Push), Arc::clone(&self.upkeep));
         let pushes = Pushes::start(&engines, self.settings, Arc::clone(&self.entropy), workers, news);

@@ -1,7 +1,7 @@
 //! The thread of push consumers: a runtime of its own, so that no target, however slow, is felt by those who send.
 
 use std::io;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, mpsc};
 use std::thread::JoinHandle;
 
 use kew_console::{PushAttempt, PushCircuit, UpkeepReport};
@@ -10,7 +10,7 @@ use kew_engine::Engine;
 use kew_http::Drain;
 use kew_http::client::Reach;
 use kew_push::verdict::Ending;
-use kew_push::workers::{OtherNodes, Workers};
+use kew_push::workers::{OtherNodes, Workers, WorkersSettings};
 use kew_push::{Attempt, Attempts, Circuits, Dispatcher, Notice, OpenCircuit, Settings, Traces};
 use tokio::task::JoinSet;
 
@@ -38,13 +38,14 @@ pub struct WorkersWanted<'a> {
     /// What they are let in with there.
     pub token: Arc<str>,
     /// Where uploads find them.
-    pub place: &'a OnceLock<Arc<Workers>>,
+    pub place: Arc<OnceLock<Arc<Workers>>>,
     /// The other nodes, if there may be any.
     pub others: Option<Arc<dyn OtherNodes>>,
 }
 
 impl Pushes {
-    /// Starts the thread. Each engine is one of a shard of its own; Workers and their scripts are kept by the first.
+    /// Starts the thread, and returns when the Workers are loaded. Each engine is one of a shard of its own; Workers
+    /// and their scripts are kept by the first.
     pub fn start(
         engines: &[Arc<Engine>],
         settings: &AllSettings,
@@ -53,45 +54,32 @@ impl Pushes {
         (log, upkeep): (Log, Arc<UpkeepReport>),
     ) -> Result<Self, String> {
         let stop = Drain::default();
-        let (engine, others) = engines.split_first().expect("a server has an engine");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|cause| cause.to_string())?;
-        let workers = if settings.workers.run {
-            let WorkersWanted { bound, token, place, others } = workers;
-            let random = (Arc::clone(&entropy), token);
-            let loading = workers::load(Arc::clone(engine), settings, bound, random, others, log);
-            let loaded = Arc::new(runtime.block_on(loading)?);
-            // The first to be put there stays; there is no other.
-            let _there = place.set(Arc::clone(&loaded));
-            Some(loaded)
-        } else {
-            None
+        let WorkersWanted { bound, token, place, others } = workers;
+        let wanted = settings.workers.run.then(|| workers::of(settings, bound, token, others, log));
+        let pushing = Pushing {
+            engines: engines.to_vec(),
+            entropy: Arc::clone(&entropy),
+            settings: of(settings, entropy, log, upkeep),
+            workers: wanted.transpose()?,
+            place,
+            stop: stop.clone(),
         };
-        let dispatcher = Dispatcher::new(
-            Arc::clone(engine),
-            of(settings, entropy, log, upkeep),
-            workers.clone(),
-            stop.clone(),
-        );
-        let others: Vec<Dispatcher> =
-            others.iter().map(|engine| dispatcher.beside(Arc::clone(engine))).collect();
-        let (attempts, circuits) = (Arc::clone(dispatcher.attempts()), Arc::clone(dispatcher.circuits()));
-        let run = move || {
-            runtime.block_on(async {
-                let mut beside: JoinSet<()> = others.into_iter().map(Dispatcher::run).collect();
-                dispatcher.run().await;
-                while let Some(ended) = beside.join_next().await {
-                    ended.map_err(io::Error::other)?;
-                }
-                if let Some(workers) = workers {
-                    workers.shut_down().await;
-                }
-                Ok(())
-            })
-        };
-        let thread = std::thread::Builder::new().name("kew-push".into()).spawn(run);
+        let (tell, begun) = mpsc::sync_channel(1);
+        let thread = std::thread::Builder::new().name("kew-push".into());
+        let thread = thread.spawn(move || runtime.block_on(pushing.run(&tell)));
         let thread = thread.map_err(|cause| cause.to_string())?;
-        Ok(Self { attempts, circuits, stop, thread })
+        // Without a word it panicked.
+        let begun = begun.recv().unwrap_or_else(|_| Err("the thread of push consumers panicked".to_owned()));
+        match begun {
+            Ok((attempts, circuits)) => Ok(Self { attempts, circuits, stop, thread }),
+            Err(error) => {
+                // Its children end with it.
+                let _ended = thread.join();
+                Err(error)
+            }
+        }
     }
 
     /// Takes no new batches from now on.
@@ -103,6 +91,59 @@ impl Pushes {
     pub fn join(self) -> io::Result<()> {
         self.stop.close();
         self.thread.join().unwrap_or_else(|_| Err(io::Error::other("the thread of push consumers panicked")))
+    }
+}
+
+/// What the thread works with.
+struct Pushing {
+    /// Never empty.
+    engines: Vec<Arc<Engine>>,
+    entropy: Arc<dyn Entropy>,
+    settings: Settings,
+    /// None where Workers are not run.
+    workers: Option<WorkersSettings>,
+    place: Arc<OnceLock<Arc<Workers>>>,
+    stop: Drain,
+}
+
+/// What is known of the thread when it has begun, or why it has not.
+type Begun = Result<(Arc<Attempts>, Arc<Circuits>), String>;
+
+impl Pushing {
+    /// Loads the Workers, says that it did, and brings batches until the end. All of that is done by one thread: the
+    /// system ends a Worker's process together with the thread that started it.
+    async fn run(self, tell: &mpsc::SyncSender<Begun>) -> io::Result<()> {
+        let Self { engines, entropy, settings, workers, place, stop } = self;
+        let (engine, others) = engines.split_first().expect("a server has an engine");
+        let workers = match workers {
+            Some(wanted) => match workers::load(Arc::clone(engine), entropy, wanted).await {
+                Ok(loaded) => Some(Arc::new(loaded)),
+                Err(error) => {
+                    // The one who starts the server waits for it.
+                    let _sent = tell.send(Err(error));
+                    return Ok(());
+                }
+            },
+            None => None,
+        };
+        if let Some(workers) = &workers {
+            // The first to be put there stays; there is no other.
+            let _there = place.set(Arc::clone(workers));
+        }
+        let dispatcher = Dispatcher::new(Arc::clone(engine), settings, workers.clone(), stop);
+        let mut beside: JoinSet<()> =
+            others.iter().map(|engine| dispatcher.beside(Arc::clone(engine)).run()).collect();
+        let figures = (Arc::clone(dispatcher.attempts()), Arc::clone(dispatcher.circuits()));
+        // The one who starts the server waits for it.
+        let _sent = tell.send(Ok(figures));
+        dispatcher.run().await;
+        while let Some(ended) = beside.join_next().await {
+            ended.map_err(io::Error::other)?;
+        }
+        if let Some(workers) = workers {
+            workers.shut_down().await;
+        }
+        Ok(())
     }
 }
 

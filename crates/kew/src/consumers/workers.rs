@@ -17,22 +17,19 @@ use crate::log::{Level, Log};
 /// What runs a program that dies with us ([`crate::cli`]).
 pub const LAUNCH: &str = "launch-with-parent";
 
-/// The Workers that were left in the store, each of them started; within the runtime they shall live in.
+/// The Workers that were left in the store, each of them started; by the thread they shall live on.
 pub async fn load(
     engine: Arc<Engine>,
-    settings: &Settings,
-    bound: &Bound,
-    (entropy, token): (Arc<dyn Entropy>, Arc<str>),
-    others: Option<Arc<dyn OtherNodes>>,
-    log: Log,
+    entropy: Arc<dyn Entropy>,
+    settings: WorkersSettings,
 ) -> Result<Workers, String> {
-    let settings = of(settings, bound, token, others, log)?;
     Workers::load(engine, entropy, settings)
         .await
         .map_err(|error| format!("cannot read the Workers that are kept: {error}"))
 }
 
-fn of(
+/// How they are run.
+pub fn of(
     settings: &Settings,
     bound: &Bound,
     token: Arc<str>,

@@ -27,3 +27,4 @@ mod standby;
 mod store_tool;
 mod takeover;
 mod tls;
+mod workers;
