@@ -12,7 +12,7 @@ use std::time::Duration;
 use kew_core::command::{FirstMessage, Lease, OverLimit};
 use kew_core::event::Tag;
 use kew_core::outcome::Leased;
-use kew_core::{LeaseTerms, Queue, QueueId, Return, Timestamp};
+use kew_core::{LeaseTerms, Queue, QueueId, QueueKey, Return, Timestamp};
 use kew_engine::{Busy, MessageWatch};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::task::JoinSet;
@@ -29,6 +29,7 @@ use crate::rules::batching::{Step, View, next_step};
 use crate::rules::circuit::{Circuit, OpenCircuit, Turn};
 use crate::rules::concurrency::Concurrency;
 use crate::shared::Shared;
+use crate::standing::Standing;
 
 /// The most bytes of bodies in a batch; its first message always fits.
 const BATCH_BYTES_MAX: u64 = 1 << 20;
@@ -58,6 +59,8 @@ pub(crate) struct Lane {
     circuit: Circuit,
     /// Whether the batch that tries an open circuit is under way.
     trying: bool,
+    /// Whether what runs at the target takes no batches, and that was reported.
+    is_unfit: bool,
     /// Until when the store is left alone, in real time.
     store_rests_until: Option<Instant>,
     closing: bool,
@@ -102,6 +105,7 @@ impl Lane {
             not_before: Timestamp::ZERO,
             circuit: Circuit::default(),
             trying: false,
+            is_unfit: false,
             store_rests_until: None,
             closing: false,
         }
@@ -172,7 +176,8 @@ impl Lane {
     async fn act(&mut self) -> Step {
         loop {
             self.look().await;
-            let step = self.next_step();
+            let is_up = self.is_up();
+            let step = self.next_step(is_up);
             if step != Step::Leave || self.rests_until().is_some() {
                 return step;
             }
@@ -194,7 +199,31 @@ impl Lane {
         self.backlog.seen(engine.now(), eligible);
     }
 
-    fn next_step(&self) -> Step {
+    /// Whether a batch can be brought to the target now. A target whose code takes none is shown with those that cannot
+    /// be reached, and reported once. While nothing runs there, what was reported stands.
+    fn is_up(&mut self) -> bool {
+        let Some(known) = &self.known else { return false };
+        match self.shared.targets.standing(known.queue.key.account, &known.consumer) {
+            Standing::Up => {
+                let was_unfit = std::mem::take(&mut self.is_unfit);
+                if was_unfit && !self.circuit.is_open() {
+                    self.tell_closed();
+                }
+                true
+            }
+            Standing::Down => false,
+            Standing::Unfit(why) => {
+                if !self.is_unfit {
+                    let open = self.show_open((&known.queue.key, &known.consumer), Instant::now(), why);
+                    self.is_unfit = true;
+                    (self.shared.settings.notices)(Notice::Unreached(open));
+                }
+                false
+            }
+        }
+    }
+
+    fn next_step(&self, is_up: bool) -> Step {
         let Some(known) = &self.known else { return Step::Wait(None) };
         let running = u32::try_from(self.running.len()).unwrap_or(u32::MAX);
         // One batch tries an open circuit, whatever left before it opened, and does not wait to fill.
@@ -211,8 +240,7 @@ impl Lane {
             running,
             allowed,
             // A Worker that is down is as good as paused: a batch would be lost on it.
-            paused: known.queue.policy.paused
-                || !self.shared.targets.is_up(known.queue.key.account, &known.consumer),
+            paused: known.queue.policy.paused || !is_up,
             not_before: self.not_before,
         })
     }
@@ -329,7 +357,7 @@ impl Lane {
             return;
         }
         let Some(error) = &finished.unreached else {
-            if self.circuit.reached(round) == Turn::Closed {
+            if self.circuit.reached(round) == Turn::Closed && !self.is_unfit {
                 self.tell_closed();
             }
             return;
@@ -339,19 +367,29 @@ impl Lane {
         if turn == Turn::None {
             return;
         }
+        let open = self.show_open((&finished.queue, &finished.consumer), now, error.clone());
+        if turn == Turn::Opened && !self.is_unfit {
+            (self.shared.settings.notices)(Notice::Unreached(open));
+        }
+    }
+
+    /// Shows the consumer among those that cannot be reached, for this reason.
+    fn show_open(
+        &self,
+        (queue, consumer): (&QueueKey, &Consumer),
+        now: Instant,
+        error: String,
+    ) -> Arc<OpenCircuit> {
         let latest = OpenCircuit {
-            queue: finished.queue.clone(),
-            consumer: finished.consumer.id,
-            target: finished.consumer.push().map(|push| push.target.to_string()).unwrap_or_default(),
+            queue: queue.clone(),
+            consumer: consumer.id,
+            target: consumer.push().map(|push| push.target.to_string()).unwrap_or_default(),
             since: self.shared.engine.now(),
             tries: self.circuit.tries(),
             pause: self.circuit.rests_until().map_or(Duration::ZERO, |until| until - now),
-            error: error.clone(),
+            error,
         };
-        let open = self.shared.circuits.missed(self.queue, latest);
-        if turn == Turn::Opened {
-            (self.shared.settings.notices)(Notice::Unreached(open));
-        }
+        self.shared.circuits.missed(self.queue, latest)
     }
 
     /// Until when nothing leaves, in real time.
@@ -362,7 +400,7 @@ impl Lane {
     /// There is another target now, or none: what is under way to the old one says nothing any more.
     fn forget_circuit(&mut self) {
         self.circuit.forget();
-        self.trying = false;
+        (self.trying, self.is_unfit) = (false, false);
         self.tell_closed();
     }
 

@@ -18,6 +18,7 @@ mod rules;
 mod settings;
 mod settle;
 mod shared;
+mod standing;
 mod target;
 mod traced;
 mod webhook;

@@ -8,6 +8,7 @@ use tokio::sync::watch;
 use crate::batch::Batch;
 use crate::consumer::{Consumer, Delivery, Target};
 use crate::delivered::Delivered;
+use crate::standing::Standing;
 use crate::webhook::{Webhook, Webhooks};
 use crate::workers::Workers;
 
@@ -32,15 +33,15 @@ impl Targets {
     }
 
     /// Whether a batch can be brought there at this moment: a Worker that is down takes none.
-    pub(crate) fn is_up(&self, account: AccountId, consumer: &Consumer) -> bool {
+    pub(crate) fn standing(&self, account: AccountId, consumer: &Consumer) -> Standing {
         match (consumer.push().map(|push| &push.target), &self.workers) {
-            (Some(Target::Worker { script }), Some(workers)) => workers.is_up(account, script),
-            (Some(Target::Worker { .. }), None) | (None, _) => false,
-            (Some(Target::Webhook { .. }), _) => true,
+            (Some(Target::Worker { script }), Some(workers)) => workers.standing(account, script),
+            (Some(Target::Worker { .. }), None) | (None, _) => Standing::Down,
+            (Some(Target::Webhook { .. }), _) => Standing::Up,
         }
     }
 
-    /// Tells whenever [`Targets::is_up`] may have changed; nothing where it never does.
+    /// Tells whenever [`Targets::standing`] may have changed; nothing where it never does.
     pub(crate) fn watch(&self) -> Option<watch::Receiver<u64>> {
         self.workers.as_ref().map(|workers| workers.watch())
     }

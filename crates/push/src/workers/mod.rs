@@ -49,6 +49,7 @@ use worker::Worker;
 
 use crate::batch::{Batch, FINISH_WITHIN};
 use crate::delivered::Delivered;
+use crate::standing::Standing;
 
 pub use changes::{Then, Upload};
 pub use child::{Runtime, StartError};
@@ -277,8 +278,16 @@ impl Workers {
     }
 
     /// Whether a Worker can take a batch now.
-    pub(crate) fn is_up(&self, account: AccountId, name: &str) -> bool {
-        self.taker(account, name).is_some()
+    pub(crate) fn standing(&self, account: AccountId, name: &str) -> Standing {
+        let Some(live) = self.shared.find(account, name).and_then(|worker| worker.live()) else {
+            return Standing::Down;
+        };
+        match live.handles_queues() {
+            Some(false) => {
+                Standing::Unfit(format!("the version of the Worker {name:?} that runs has no queue handler"))
+            }
+            Some(true) | None => Standing::Up,
+        }
     }
 
     /// What runs of a Worker, unless it said that it has no queue handler: each batch would fail there.

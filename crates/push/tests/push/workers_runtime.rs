@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use kew_push::workers::{Module, ModuleKind, Said, Script};
-use kew_push::{Consumer, verdict::Ending};
+use kew_push::{Consumer, Notice, verdict::Ending};
 use serde_json::json;
 
 use crate::dispatcher::{pushing, secs};
@@ -65,6 +65,44 @@ async fn a_version_without_a_queue_handler_costs_no_message_an_attempt() {
     shop.upload(OBEDIENT).await.expect("the Worker starts");
     shop.dispatcher.until_holds(queue, (0, 0, 0)).await;
     assert_eq!(shop.dispatcher.attempts.count(Ending::Failed), 0);
+    shop.dispatcher.close().await;
+}
+
+#[tokio::test]
+async fn a_queue_that_waits_for_a_version_with_a_queue_handler_says_so_once() {
+    let Some(shop) = Shop::open().await else { return };
+    let notices = || {
+        let notices = shop.dispatcher.notices.lock();
+        let words = notices.iter().filter_map(|notice| match notice {
+            Notice::Unreached(open) => Some(format!("waits: {}", open.error)),
+            Notice::ReachedAgain(_) => Some("goes on".to_owned()),
+            _ => None,
+        });
+        words.collect::<Vec<String>>()
+    };
+    let waits = "waits: the version of the Worker \"w\" that runs has no queue handler";
+    let queue = shop.dispatcher.queue("a", Some(&worker())).await;
+    shop.upload(FETCHES).await.expect("the Worker starts");
+    crate::dispatcher::until("a notice", || !notices().is_empty()).await;
+    let open = shop.dispatcher.circuits.open();
+    assert_eq!((open.len(), &*open[0].queue.name, open[0].tries), (1, "a", 0));
+    // Neither its messages nor another version without one are a change.
+    shop.send(queue, (0..3).map(|_| calls(json!([["ack"]])))).await;
+    shop.upload(FETCHES).await.expect("the Worker starts");
+    shop.dispatcher.calm().await;
+    assert_eq!((notices(), shop.dispatcher.circuits.count()), (vec![waits.to_owned()], 1));
+    shop.upload(OBEDIENT).await.expect("the Worker starts");
+    shop.dispatcher.until_holds(queue, (0, 0, 0)).await;
+    assert_eq!(
+        (notices(), shop.dispatcher.circuits.count()),
+        (vec![waits.to_owned(), "goes on".to_owned()], 0)
+    );
+    // Without a consumer nothing waits.
+    shop.upload(FETCHES).await.expect("the Worker starts");
+    crate::dispatcher::until("a notice", || notices().len() == 3).await;
+    shop.dispatcher.consume(queue, None).await;
+    crate::dispatcher::until("a notice", || notices().len() == 4).await;
+    assert_eq!(shop.dispatcher.circuits.count(), 0);
     shop.dispatcher.close().await;
 }
 
