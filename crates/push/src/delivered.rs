@@ -6,6 +6,7 @@ use kew_core::event::Words;
 use kew_core::{Failure, MessageId};
 
 use crate::batch::Batch;
+use crate::notice::StrangeIds;
 use crate::verdict::{Ending, Report};
 
 /// Maximum bytes of the text about a failure.
@@ -20,6 +21,8 @@ pub(crate) struct Delivered {
     pub(crate) hold: Option<Duration>,
     /// Messages to bring one by one next time: one of them may have failed the others.
     pub(crate) alone: Vec<MessageId>,
+    /// Ids in the verdict that are not of the batch, if there are any.
+    pub(crate) strange_ids: Option<StrangeIds>,
     /// The status of the reply, where there was one.
     pub(crate) status: Option<u16>,
     /// What went wrong, for people.
@@ -37,6 +40,7 @@ impl Delivered {
             report: Report::failed(),
             hold: None,
             alone: Vec::new(),
+            strange_ids: None,
             status: None,
             error: Some(error),
             why: Failure::Threw,

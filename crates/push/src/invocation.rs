@@ -174,6 +174,10 @@ fn note(
     (left_at, begun): (Timestamp, Instant),
     (delivered, acked): (Delivered, u32),
 ) {
+    let notices = &shared.settings.notices;
+    if let Some(ids) = delivered.strange_ids.clone() {
+        notices(Notice::StrangeIds { queue: batch.queue.clone(), batch: batch.id_text(), ids });
+    }
     let attempt = Arc::new(Attempt {
         at: left_at,
         queue: batch.queue.clone(),
@@ -191,7 +195,7 @@ fn note(
     (shared.settings.brought)(&attempt);
     shared.attempts.note(Arc::clone(&attempt));
     if attempt.ending == Ending::Failed {
-        (shared.settings.notices)(Notice::BatchFailed(attempt));
+        notices(Notice::BatchFailed(attempt));
     }
 }
 

@@ -26,7 +26,7 @@ pub mod workers;
 
 pub use attempts::{Attempt, Attempts};
 pub use dispatcher::Dispatcher;
-pub use notice::Notice;
+pub use notice::{Notice, StrangeIds};
 pub use rules::circuit::{Circuits, OpenCircuit};
 pub use rules::verdict;
 pub use settings::consumer::{Consumer, ConsumerId, Delivery, Pull, Push, Secret, Target};

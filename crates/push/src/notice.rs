@@ -17,6 +17,15 @@ pub enum Notice {
     Unreached(Arc<OpenCircuit>),
     /// It can be reached again, or is no longer brought anything.
     ReachedAgain(Arc<OpenCircuit>),
+    /// A verdict names messages that are not of its batch.
+    StrangeIds {
+        /// The queue of the batch.
+        queue: QueueKey,
+        /// Which delivery it was: 32 hex digits.
+        batch: String,
+        /// Those it names.
+        ids: StrangeIds,
+    },
     /// A message was brought as often as its queue allows, and failed the last time.
     GivenUp {
         /// The queue it was in.
@@ -39,4 +48,13 @@ pub enum Notice {
         /// How many.
         batches: usize,
     },
+}
+
+/// Ids in a verdict that are not of its batch.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StrangeIds {
+    /// How many there are.
+    pub count: usize,
+    /// The beginning of the first, as the target wrote it.
+    pub example: String,
 }

@@ -5,13 +5,13 @@ use std::sync::{Arc, OnceLock, mpsc};
 use std::thread::JoinHandle;
 
 use kew_console::{PushAttempt, PushCircuit, UpkeepReport};
-use kew_core::{Entropy, Reports, Work};
+use kew_core::{Entropy, QueueKey, Reports, Work};
 use kew_engine::Engine;
 use kew_http::Drain;
 use kew_http::client::Reach;
 use kew_push::verdict::Ending;
 use kew_push::workers::{OtherNodes, Workers, WorkersSettings};
-use kew_push::{Attempt, Attempts, Circuits, Dispatcher, Notice, OpenCircuit, Settings, Traces};
+use kew_push::{Attempt, Attempts, Circuits, Dispatcher, Notice, OpenCircuit, Settings, StrangeIds, Traces};
 use tokio::task::JoinSet;
 
 use crate::bind::Bound;
@@ -262,6 +262,7 @@ fn tell(log: Log, upkeep: &dyn Reports, notice: &Notice) {
             ];
             log.tell(Level::Info, "a consumer can be reached again, or was removed", &fields);
         }
+        Notice::StrangeIds { queue, batch, ids } => log_strange_ids(log, (queue, batch), ids),
         // The looks of the console tell it of every message that leaves so, by whichever dialect it was leased.
         Notice::GivenUp { .. } => {}
         Notice::LeaseFailed(queue, error) => {
@@ -294,4 +295,12 @@ fn log_failed_batch(log: Log, attempt: &Attempt) {
         ("cause", attempt.error.as_deref().unwrap_or("unknown")),
     ];
     log.tell(Level::Warn, "a consumer failed a batch", &fields);
+}
+
+fn log_strange_ids(log: Log, (queue, batch): (&QueueKey, &str), ids: &StrangeIds) {
+    let count = ids.count.to_string();
+    let fields =
+        [("queue", &*queue.name), ("batch", batch), ("ids", count.as_str()), ("first", ids.example.as_str())];
+    let line = "a verdict names messages that are not of its batch; those ids count for nothing";
+    log.tell(Level::Warn, line, &fields);
 }

@@ -44,7 +44,7 @@ impl Webhooks {
         let (headers, body) = request::write(batch, signed_at, webhook.secret);
         let outgoing = Outgoing { method: Method::POST, uri: webhook.url.uri().clone(), headers, body };
         match self.client.exchange(outgoing, webhook.timeout).await {
-            Ok(answer) => reply::judge(&answer, self.clock.now()),
+            Ok(answer) => reply::judge(&answer, batch, self.clock.now()),
             Err(error) => without_reply(&error),
         }
     }

@@ -13,27 +13,35 @@ use kew_http::client::Answer;
 use kew_http::{date, hex};
 use serde::Deserialize;
 
+use crate::batch::Batch;
 use crate::delivered::Delivered;
+use crate::notice::StrangeIds;
 use crate::verdict::{Ending, Report, clamped_delay};
 
-/// What a whole reply means, read `now` by the machine's clock.
-pub(super) fn judge(answer: &Answer, now: Timestamp) -> Delivered {
-    let delivered = if answer.status.is_success() { returned(&answer.body) } else { refused(answer, now) };
+/// Maximum characters of a strange id that are shown.
+const EXAMPLE_CHARS_MAX: usize = 64;
+
+/// What a whole reply means for its batch, read `now` by the machine's clock.
+pub(super) fn judge(answer: &Answer, batch: &Batch, now: Timestamp) -> Delivered {
+    let is_good = answer.status.is_success();
+    let delivered = if is_good { returned(&answer.body, batch) } else { refused(answer, batch, now) };
     Delivered { status: Some(answer.status.as_u16()), ..delivered }
 }
 
-fn returned(body: &[u8]) -> Delivered {
-    let report = match Said::read(body).and_then(Said::report) {
-        Ok(report) => report,
+fn returned(body: &[u8], batch: &Batch) -> Delivered {
+    let read = |said: Said| Ok((said.strange_ids(batch), said.report()?));
+    let (strange_ids, report) = match Said::read(body).and_then(read) {
+        Ok(read) => read,
         Err(reason) => return Delivered::misunderstood(format!("the reply cannot be understood: {reason}")),
     };
     let error = (report.ending == Ending::Failed).then(|| "the reply says that the batch failed".to_owned());
-    Delivered { report, hold: None, alone: Vec::new(), status: None, error, why: Failure::Threw }
+    Delivered { report, hold: None, alone: Vec::new(), strange_ids, status: None, error, why: Failure::Threw }
 }
 
-fn refused(answer: &Answer, now: Timestamp) -> Delivered {
+fn refused(answer: &Answer, batch: &Batch, now: Timestamp) -> Delivered {
     // What is no verdict, like the page of a proxy, is passed over.
-    let said = Said::read(&answer.body).and_then(Said::explicit).unwrap_or_default();
+    let said = Said::read(&answer.body).unwrap_or_default();
+    let strange_ids = said.strange_ids(batch);
     let hold = match answer.status {
         StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => retry_after(&answer.headers, now),
         _ => None,
@@ -43,8 +51,9 @@ fn refused(answer: &Answer, now: Timestamp) -> Delivered {
     } else {
         format!("the reply is {}", answer.status)
     };
-    let report = Report { ending: Ending::Failed, implicit_delay: hold, ..said };
-    Delivered { report, hold, alone: Vec::new(), status: None, error: Some(told), why: Failure::Status }
+    let report = Report { ending: Ending::Failed, implicit_delay: hold, ..said.explicit() };
+    let error = Some(told);
+    Delivered { report, hold, alone: Vec::new(), strange_ids, status: None, error, why: Failure::Status }
 }
 
 /// How long the target wants nothing: seconds, or until a date.
@@ -105,8 +114,18 @@ impl Said {
         serde_json::from_slice(body).map_err(|error| error.to_string())
     }
 
+    /// The ids it names that are not of the batch: they settle nothing.
+    fn strange_ids(&self, batch: &Batch) -> Option<StrangeIds> {
+        let known: HashSet<MessageId> = batch.messages.iter().map(|leased| leased.message.id).collect();
+        let retries = self.retries.iter().flatten().map(|retry| &retry.id);
+        let named = self.acks.iter().flatten().chain(retries);
+        let mut strange = named.filter(|id| message_id(id).is_none_or(|id| !known.contains(&id)));
+        let example = strange.next()?.chars().take(EXAMPLE_CHARS_MAX).collect();
+        Some(StrangeIds { count: strange.count().saturating_add(1), example })
+    }
+
     /// What it says of single messages.
-    fn explicit(self) -> Result<Report, String> {
+    fn explicit(self) -> Report {
         let acks: HashSet<MessageId> = self.acks.iter().flatten().filter_map(|id| message_id(id)).collect();
         let retries: HashMap<MessageId, Option<Duration>> = self
             .retries
@@ -114,7 +133,7 @@ impl Said {
             .flatten()
             .filter_map(|retry| Some((message_id(&retry.id)?, retry.delay_seconds.map(clamped_delay))))
             .collect();
-        Ok(Report { acks, retries, ..Report::returned() })
+        Report { acks, retries, ..Report::returned() }
     }
 
     fn report(self) -> Result<Report, String> {
@@ -132,7 +151,7 @@ impl Said {
             Some("exception") => Ending::Failed,
             Some(other) => return Err(format!("its outcome is neither ok nor exception: {other:?}")),
         };
-        Ok(Report { ending, ack_all, retry_all, ..self.explicit()? })
+        Ok(Report { ending, ack_all, retry_all, ..self.explicit() })
     }
 }
 
@@ -144,9 +163,11 @@ fn message_id(text: &str) -> Option<MessageId> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::batch::tests::{batch, leased};
     use crate::verdict::{Verdict, judge as verdict};
     use bytes::Bytes;
     use http::HeaderValue;
+    use kew_core::ContentType;
 
     const A: &str = "0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a";
     const B: &str = "0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b";
@@ -159,6 +180,16 @@ mod tests {
     fn reply(status: u16, body: &str) -> Answer {
         let status = StatusCode::from_u16(status).expect("the status is between 100 and 999");
         Answer { status, headers: HeaderMap::new(), body: Bytes::copy_from_slice(body.as_bytes()) }
+    }
+
+    /// What a reply means for a batch of A and B.
+    fn judge(answer: &Answer, now: Timestamp) -> Delivered {
+        let message = |id: &str| {
+            let mut leased = leased(ContentType::Text, b"hi");
+            leased.message.id = message_id(id).expect("the id has 32 hexadecimal digits");
+            leased
+        };
+        super::judge(answer, &batch([A, B].map(message).into()), now)
     }
 
     /// What becomes of A and B, with a retry delay of five minutes.
@@ -214,6 +245,24 @@ mod tests {
             ),
         ] {
             assert_eq!(fates(&judge(&reply(200, &body), NOW)), expected, "{body}");
+        }
+    }
+
+    #[test]
+    fn ids_that_are_not_of_the_batch_are_counted_and_one_of_them_is_shown() {
+        let other = "0c".repeat(16);
+        let long = "é".repeat(1_000);
+        for (body, expected) in [
+            (String::new(), None),
+            (format!(r#"{{"acks":["{A}"],"retries":[{{"id":"{}"}}]}}"#, B.to_uppercase()), None),
+            (format!(r#"{{"acks":["{A}","{other}"]}}"#), Some((1, other.clone()))),
+            (format!(r#"{{"acks":["","{other}"],"retries":[{{"id":"x"}}]}}"#), Some((3, String::new()))),
+            (format!(r#"{{"retries":[{{"id":"{B}"}},{{"id":"{long}"}}]}}"#), Some((1, "é".repeat(64)))),
+        ] {
+            for status in [200, 500] {
+                let found = judge(&reply(status, &body), NOW).strange_ids;
+                assert_eq!(found.map(|ids| (ids.count, ids.example)), expected, "{status} {body}");
+            }
         }
     }
 

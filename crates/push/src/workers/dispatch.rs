@@ -151,7 +151,7 @@ impl Judged {
             alone.clear();
         }
         // The status was our shim's, and says nothing of the Worker.
-        Delivered { report, hold: None, alone, status: None, error, why: Failure::Threw }
+        Delivered { report, hold: None, alone, strange_ids: None, status: None, error, why: Failure::Threw }
     }
 }
 

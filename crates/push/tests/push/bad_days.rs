@@ -109,6 +109,25 @@ async fn a_verdict_is_read_by_what_it_says_and_not_by_its_content_type() {
     assert_eq!(dispatcher.attempts.count(Ending::Failed), 0);
 }
 
+#[tokio::test]
+async fn a_verdict_on_messages_that_are_not_of_its_batch_is_reported() {
+    let (dispatcher, hook) = (TestDispatcher::open().await, Hook::open().await);
+    let other = "0b".repeat(16);
+    let named = other.clone();
+    hook.answer(move |batch| {
+        let retries = [serde_json::json!({ "id": "x".repeat(10_000) })];
+        Reply::json(&serde_json::json!({ "acks": [batch.id_of("m1"), named], "retries": retries }))
+    });
+    let queue = dispatcher.queue("a", Some(&to(&hook))).await;
+    dispatcher.send(queue, texts(1)).await;
+    dispatcher.until_holds(queue, (0, 0, 0)).await;
+    until("a notice", || !dispatcher.notices.lock().is_empty()).await;
+    let (notices, attempt) = (dispatcher.notices.lock(), dispatcher.attempts.latest().remove(0));
+    let [Notice::StrangeIds { queue, batch, ids }] = notices.as_slice() else { panic!("{notices:?}") };
+    assert_eq!((&*queue.name, batch, ids.count, &ids.example), ("a", &attempt.batch, 2, &other));
+    assert_eq!((attempt.ending, attempt.acked), (Ending::Returned, 1));
+}
+
 /// A consumer with all defaults: three retries at once, and no dead-letter queue.
 fn with_defaults(url: &str) -> Consumer {
     let consumer = to_url(url);
