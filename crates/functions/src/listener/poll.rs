@@ -192,7 +192,7 @@ impl Listener {
         let trouble = match &error.fault {
             Fault::QueueNotFound | Fault::QueueBeingDeleted => Trouble::NoQueue,
             // A key, a role or a clock that is set right later.
-            Fault::NotLetIn(_) | Fault::Refused { status: 403, .. } => Trouble::NotLetIn,
+            Fault::NotLetIn(_) => Trouble::NotLetIn,
             Fault::Busy { .. } | Fault::Unreached(_) | Fault::NoAnswer(_) => Trouble::Failing,
             Fault::MessageNotFound | Fault::ReceiptMismatch | Fault::Refused { .. } => return Err(error),
         };

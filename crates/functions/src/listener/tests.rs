@@ -84,6 +84,44 @@ async fn a_renewal_that_is_not_answered_leaves_time_for_another() {
     assert_eq!((seconds(&first), seconds(&second)), (300, 300 + 30 + 150));
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_is_not_let_in_is_tried_again_while_the_message_is_hidden() {
+    let mut refusals = [403, 403].into_iter();
+    let mut service = Service::acting(move |request| match request {
+        get if get.starts_with("GET /acc/q?") => Act::Answer(answer(200, "Other", "")),
+        get if get.starts_with("GET ") => Act::Answer(answer(200, "Other", &one_message("hello", 1))),
+        put if put.starts_with("PUT ") => Act::Answer(answer(refusals.next().unwrap_or(204), "Other", "")),
+        _ => Act::Hold,
+    })
+    .await;
+    let (shared, lines) = service.shared();
+    let (_stop, stopped) = Stop::new();
+    let mut settings = shared.settings.clone();
+    settings.new_batch_threshold = 0;
+    let shared = Arc::new(crate::shared::Shared {
+        settings,
+        ..Arc::into_inner(shared).expect("the test holds the only reference")
+    });
+    let _listening = tokio::spawn(Listener::new(shared, service.function(None)).listen(stopped));
+    let run = service.next("POST /fn").await;
+    let mut seconds = Vec::new();
+    for _ in 0..4 {
+        let renewal = service.next("PUT /acc/q/messages/m");
+        let renewal = tokio::time::timeout(Duration::from_secs(600), renewal).await;
+        let renewal =
+            renewal.unwrap_or_else(|_| panic!("no more renewals after {seconds:?}: {:?}", lines.lock()));
+        seconds.push(renewal.at.duration_since(run.at).as_secs());
+    }
+    assert_eq!(seconds, [300, 300 + 150, 300 + 150 + 75, 300 + 150 + 75 + 300]);
+    let lines = lines.lock();
+    let count = |text: &str| lines.iter().filter(|line| line.contains(text)).count();
+    assert_eq!(
+        (count("it is tried again"), count("another instance may run it"), count("this machine's clock")),
+        (2, 0, 2),
+        "{lines:?}"
+    );
+}
+
 #[tokio::test]
 async fn a_message_that_is_on_its_way_when_the_host_stops_is_run() {
     let mut service = Service::acting(|request| match request {

@@ -36,7 +36,7 @@ pub(crate) enum Fault {
         told: String,
     },
     /// The server does not let us in, or what lets us in cannot be had just now: tokens are renewed, files are
-    /// replaced.
+    /// replaced, keys and roles are set right.
     NotLetIn(String),
     /// The server was not reached; nothing was sent.
     Unreached(String),
@@ -88,12 +88,9 @@ impl Fault {
                     401 => Self::NotLetIn(format!(
                         "401 {told} (check the token or key in the app setting '{setting}'; one that was renewed is used at the next try where it comes from a file)"
                     )),
-                    403 => Self::Refused {
-                        status,
-                        told: format!(
-                            "{told} (check the key or signature in the app setting '{setting}', and this machine's clock)"
-                        ),
-                    },
+                    403 => Self::NotLetIn(format!(
+                        "403 {told} (check the key or signature in the app setting '{setting}', and this machine's clock)"
+                    )),
                     _ => Self::Refused { status, told },
                 }
             }
