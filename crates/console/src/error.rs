@@ -58,6 +58,10 @@ impl ApiError {
         self.code
     }
 
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
     pub(crate) fn reply(&self) -> Reply {
         let body = json!({ "error": { "code": self.code, "message": self.message } });
         let reply = Reply::new(self.status, JSON, body.to_string()).with(CACHE_CONTROL, NO_STORE);

@@ -242,7 +242,8 @@ impl Members {
     }
 }
 
-fn check(members: &Map<String, Value>, fields: &[Field], place: &str) -> Result<(), ApiError> {
+/// Refuses members that are not of these fields.
+pub(super) fn check(members: &Map<String, Value>, fields: &[Field], place: &str) -> Result<(), ApiError> {
     for (name, value) in members {
         let field = fields.iter().find(|field| field.name == name);
         field.ok_or_else(|| unknown(name, fields, place))?.check(value)?;

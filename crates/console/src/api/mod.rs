@@ -5,6 +5,7 @@ mod acts;
 mod backups;
 mod browse;
 mod changes;
+mod declared;
 mod delayed;
 mod fields;
 mod filter;
@@ -48,6 +49,7 @@ use fields::Members;
 use table::{Needs, Op, Route};
 
 pub(crate) use changes::{Changes, copy_of};
+pub use declared::{QueueDeclaration, QueueHome, SettingChange, is_setting, is_shown_of_queues};
 pub(crate) use fields::{Field, Kind};
 pub(crate) use filtered::Filtered;
 pub(crate) use names::Home;

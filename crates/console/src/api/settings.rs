@@ -12,6 +12,8 @@ use crate::error::ApiError;
 
 /// Leases that are allowed where a dead-letter queue is named and no number.
 const ATTEMPTS_USUAL: u32 = 10;
+/// The settings that are one rule together.
+pub(super) const RULE: [&str; 3] = ["dead_letters_to", "max_attempts", "drop_exhausted"];
 /// Who wrote a rule, in this room's own word.
 const WRITER: &str = "admin";
 
@@ -95,11 +97,24 @@ pub(crate) fn target(rule: &DeadLetterRule) -> Option<&QueueKey> {
     }
 }
 
+/// Whether a queue that was not the dead-letter queue before may be it.
+type TargetCheck<'a> = &'a dyn Fn(&QueueKey, &Policy) -> Result<(), ApiError>;
+
 /// Puts settings on a policy; `null` stands for the default. The values are known to be within their ranges.
 pub(crate) fn apply(
     policy: &mut Policy,
     settings: &Map<String, Value>,
     (source, home, engine): (&QueueKey, &Home<'_>, &Engine),
+) -> Result<(), ApiError> {
+    put(policy, settings, home, &|to, policy| check_target(to, source, policy, engine, home))
+}
+
+/// The same, with a check of dead-letter queues that may do without an engine.
+pub(super) fn put(
+    policy: &mut Policy,
+    settings: &Map<String, Value>,
+    home: &Home<'_>,
+    check: TargetCheck<'_>,
 ) -> Result<(), ApiError> {
     let usual = Policy::standard();
     for (name, value) in settings {
@@ -123,7 +138,7 @@ pub(crate) fn apply(
             "delay_seconds of a FIFO queue must be a whole number from 0 to 900",
         ));
     }
-    put_rule(policy, settings, (source, home, engine))
+    put_rule(policy, settings, home, check)
 }
 
 fn put_fifo(kind: &mut QueueKind, name: &str, value: &Value) -> Result<(), ApiError> {
@@ -142,10 +157,10 @@ fn put_fifo(kind: &mut QueueKind, name: &str, value: &Value) -> Result<(), ApiEr
 fn put_rule(
     policy: &mut Policy,
     settings: &Map<String, Value>,
-    (source, home, engine): (&QueueKey, &Home<'_>, &Engine),
+    home: &Home<'_>,
+    check: TargetCheck<'_>,
 ) -> Result<(), ApiError> {
-    if !["dead_letters_to", "max_attempts", "drop_exhausted"].iter().any(|name| settings.contains_key(*name))
-    {
+    if !RULE.iter().any(|name| settings.contains_key(*name)) {
         return Ok(());
     }
     let before = policy.dead_letters.take();
@@ -157,7 +172,7 @@ fn put_rule(
     let Some(then) = action(rule, settings, attempts, home)? else { return Ok(()) };
     match &then {
         DeadLetterAction::MoveTo(to) if rule.and_then(target) != Some(to) => {
-            check_target(to, source, policy, engine, home)?;
+            check(to, policy)?;
         }
         DeadLetterAction::MoveTo(_) | DeadLetterAction::Drop => {}
     }
@@ -211,20 +226,39 @@ fn check_target(
     engine: &Engine,
     home: &Home<'_>,
 ) -> Result<(), ApiError> {
-    let refuse = |why: &str| Err(ApiError::bad_request(format!("dead_letters_to {}: {why}", home.text(to))));
+    check_pair(to, source, home)?;
+    match engine.find(to)? {
+        None => Err(refused_target(to, home, "there is no such queue")),
+        Some(found) => check_kinds(found.policy.kind.is_fifo(), to, policy, home),
+    }
+}
+
+/// Refuses a dead-letter queue that the source cannot have, whatever there is.
+pub(super) fn check_pair(to: &QueueKey, source: &QueueKey, home: &Home<'_>) -> Result<(), ApiError> {
     if to == source {
-        return refuse("a queue cannot be its own dead-letter queue");
+        return Err(refused_target(to, home, "a queue cannot be its own dead-letter queue"));
     }
     if to.account != source.account {
-        return refuse("it must be a queue of the same account");
+        return Err(refused_target(to, home, "it must be a queue of the same account"));
     }
-    match engine.find(to)? {
-        None => refuse("there is no such queue"),
-        Some(found) if found.policy.kind.is_fifo() != policy.kind.is_fifo() => {
-            refuse("it must be of the same kind as its source, standard or FIFO")
-        }
-        Some(_) => Ok(()),
+    Ok(())
+}
+
+/// Refuses a dead-letter queue of the other kind.
+pub(super) fn check_kinds(
+    is_fifo: bool,
+    to: &QueueKey,
+    policy: &Policy,
+    home: &Home<'_>,
+) -> Result<(), ApiError> {
+    if is_fifo == policy.kind.is_fifo() {
+        return Ok(());
     }
+    Err(refused_target(to, home, "it must be of the same kind as its source, standard or FIFO"))
+}
+
+fn refused_target(to: &QueueKey, home: &Home<'_>, why: &str) -> ApiError {
+    ApiError::bad_request(format!("dead_letters_to {}: {why}", home.text(to)))
 }
 
 /// The settings of `wanted` in which a queue differs from it.
