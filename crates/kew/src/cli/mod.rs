@@ -37,6 +37,8 @@ enum Command {
     /// Make, list, change and delete queues of a running server
     #[command(subcommand)]
     Queue(remote::QueueCommand),
+    /// Make and change the queues of a running server as a file says
+    Init(remote::InitArgs),
     /// Send a message
     Send(remote::SendArgs),
     /// Receive messages: print and delete them
@@ -97,6 +99,7 @@ pub fn run() -> ExitCode {
         Command::Store(store) => store::run(&store),
         Command::Workers(workers) => workers::run(&workers),
         Command::Queue(queue) => remote::run(&Remote::Queue(&queue)),
+        Command::Init(init) => remote::run(&Remote::Init(&init)),
         Command::Send(send) => remote::run(&Remote::Send(&send)),
         Command::Receive(receive) => remote::run(&Remote::Receive(&receive)),
         Command::Peek(peek) => remote::run(&Remote::Peek(&peek)),

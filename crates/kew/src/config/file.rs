@@ -68,14 +68,20 @@ pub(super) fn contents(text: &str) -> Result<FileContents, ConfigError> {
 fn unreadable(text: &str, error: &toml::de::Error) -> ConfigError {
     let why = error.message();
     let Some(span) = error.span() else { return ConfigError::new(why) };
-    let before = text.get(..text.floor_char_boundary(span.start)).unwrap_or_default();
-    let line = before.matches('\n').count() + 1;
-    let column = before.chars().rev().take_while(|character| *character != '\n').count() + 1;
+    let (line, column) = place(text, span.start);
     let key = text.lines().nth(line - 1).and_then(|line| line.split_once('=')).map(|(key, _)| key.trim());
     let is_known =
         |key: &&str| SETTINGS.iter().any(|setting| setting.key == *key) || accounts::KEYS.contains(key);
     let key = key.filter(is_known).map(|key| format!(" ({key})")).unwrap_or_default();
     ConfigError::new(format!("line {line}, column {column}{key}: {why}"))
+}
+
+/// The line and the column of a byte of a text, both from 1.
+pub(crate) fn place(text: &str, at: usize) -> (usize, usize) {
+    let before = text.get(..text.floor_char_boundary(at)).unwrap_or_default();
+    let line = before.matches('\n').count() + 1;
+    let column = before.chars().rev().take_while(|character| *character != '\n').count() + 1;
+    (line, column)
 }
 
 fn read_section(section: &str, table: &Table, contents: &mut FileContents) -> Result<(), ConfigError> {

@@ -37,6 +37,7 @@ pub use accounts::{
 };
 pub use args::{Printed, ServeArgs};
 pub use error::ConfigError;
+pub(crate) use file::place;
 pub use parse::{Address, KeySource, PgUrl, SHARDS_MAX, StoreChoice, address, is_postgres};
 pub use print::lines;
 pub use ready::strict;

@@ -10,9 +10,9 @@ use super::program::{self, Kew, data_directory};
 const JSON: (&str, &str) = ("Content-Type", "application/json");
 
 /// What a command printed: exit code, output, errors.
-type Ran = (i32, String, String);
+pub type Ran = (i32, String, String);
 
-fn run(kew: &Kew, arguments: &[&str], input: &str) -> Ran {
+pub fn run(kew: &Kew, arguments: &[&str], input: &str) -> Ran {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kew"));
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("KEW_")) {
         command.env_remove(name);
@@ -35,13 +35,13 @@ fn run(kew: &Kew, arguments: &[&str], input: &str) -> Ran {
 }
 
 /// What a command that succeeds prints.
-fn printed(kew: &Kew, arguments: &[&str]) -> String {
+pub fn printed(kew: &Kew, arguments: &[&str]) -> String {
     let (code, output, errors) = run(kew, arguments, "");
     assert_eq!((code, errors.as_str()), (0, ""), "{arguments:?}: {output}");
     output
 }
 
-fn memory() -> (tempfile::TempDir, Kew) {
+pub fn memory() -> (tempfile::TempDir, Kew) {
     let directory = data_directory();
     let kew = Kew::start_with(directory.path(), &["--store", "memory"]);
     (directory, kew)
@@ -274,6 +274,11 @@ fn version_completions_and_man_pages_come_from_the_program() {
     for shell in ["bash", "zsh", "fish"] {
         assert!(about(&["completions", shell]).contains("redrive"), "{shell}");
     }
+    assert!(
+        about(&["completions", "bash"]).contains("kew__subcmd__init")
+            && about(&["man"]).contains("kew\\-init(1)")
+    );
+    assert!(about(&["man", "init"]).contains("\\-\\-dry\\-run"));
     assert!(about(&["man"]).contains(".TH kew 1"));
     assert!(about(&["man", "queue", "purge"]).contains("\\-\\-yes"));
     about(&["man", "--dir", &directory.path().to_string_lossy()]);

@@ -229,9 +229,24 @@ fn the_commands_of_the_readme_and_of_the_page_about_the_admin_api_work_as_they_a
     let shown = pasted(directory.path(), &format!("{url}{first}"));
     assert!(shown.starts_with("orders\n") && shown.trim_end().ends_with("\nhello"), "{shown}");
     let _deleted = pasted(directory.path(), &format!("{url}kew queue delete orders --yes"));
-    let [commands, requests] = blocks(ADMIN_PAGE)[..] else { panic!("the page has two blocks of commands") };
+    let [commands, init, requests] = blocks(ADMIN_PAGE)[..] else {
+        panic!("the page has three blocks of commands")
+    };
     let shown = pasted(directory.path(), &format!("{url}{commands}"));
     assert!(shown.contains("\nhello\n") && shown.contains("deleted 1 messages of orders"), "{shown}");
+    let file = ADMIN_PAGE.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next());
+    let file = file.expect("the page has a file of queues");
+    std::fs::write(directory.path().join("queues.toml"), file).expect("the test can write its own files");
+    let shown = pasted(directory.path(), &format!("{url}{init}"));
+    for expected in [
+        "jobs: would be created\n",
+        "\n3 created, 0 changed, 0 unchanged\n",
+        "\njobs: changed visibility_seconds 30→60\n",
+        "\n0 created, 1 changed, 2 unchanged\n",
+        "\n0 created, 0 changed, 1 unchanged\n",
+    ] {
+        assert!(shown.contains(expected), "{expected} is not in {shown}");
+    }
     if has("curl") {
         let shown = pasted(directory.path(), &here(&kew, requests));
         assert!(shown.contains("\"colour\":{\"type\":\"String\",\"value\":\"red\"}"), "{shown}");

@@ -12,6 +12,7 @@ mod dev;
 mod dialects;
 mod documents;
 mod fail_stop;
+mod init;
 mod limits;
 mod log_reader;
 mod long_poll;

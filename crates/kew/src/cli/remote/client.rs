@@ -16,6 +16,7 @@ const AUTHORIZATION: HeaderName = HeaderName::from_static("authorization");
 const CONTENT_TYPE: HeaderName = HeaderName::from_static("content-type");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const ANSWER_WITHIN: Duration = Duration::from_secs(60);
+const QUEUE_NOT_FOUND: &str = "queue_not_found";
 const REPLY_BYTES_MAX: usize = 64 << 20;
 
 /// Which server is asked, and how its answers are shown.
@@ -80,6 +81,35 @@ impl Api {
         body: Option<&Value>,
         within: Duration,
     ) -> Result<Value, Failure> {
+        Ok(self.answer(method, path, body, within).await??)
+    }
+
+    /// The same for a change of which the caller tells a refusal from a server that does not answer.
+    pub(super) async fn try_change(
+        &self,
+        method: Method,
+        path: &str,
+        body: &Value,
+    ) -> Result<Result<Value, Refusal>, Failure> {
+        self.answer(method, path, Some(body), ANSWER_WITHIN).await
+    }
+
+    /// A queue, if there is one of this name.
+    pub(super) async fn find_queue(&self, queue: &str) -> Result<Option<Value>, Failure> {
+        match self.answer(Method::GET, &of_queue(queue, ""), None, ANSWER_WITHIN).await? {
+            Ok(found) => Ok(Some(found)),
+            Err(refusal) if refusal.code == QUEUE_NOT_FOUND => Ok(None),
+            Err(refusal) => Err(refusal.into()),
+        }
+    }
+
+    async fn answer(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+        within: Duration,
+    ) -> Result<Result<Value, Refusal>, Failure> {
         let uri: Result<Uri, _> = format!("{}{path}", self.base).parse();
         let uri = uri.map_err(|_| Failure::Usage(format!("{path} is no path")))?;
         let mut headers = HeaderMap::new();
@@ -98,9 +128,9 @@ impl Api {
         })?;
         let read = serde_json::from_slice::<Value>(&answer.body);
         match (answer.status.is_success(), read) {
-            (true, Ok(value)) => Ok(value),
+            (true, Ok(value)) => Ok(Ok(value)),
             (false, Ok(value)) if value["error"]["message"].is_string() => {
-                Err(refusal(answer.status, &value["error"]))
+                Ok(Err(Refusal::new(answer.status, &value["error"])))
             }
             _ => Err(Failure::Failed(format!(
                 "{}: {} without JSON; is this Kew's admin API?",
@@ -110,15 +140,32 @@ impl Api {
     }
 }
 
-fn refusal(status: StatusCode, error: &Value) -> Failure {
-    let message = error["message"].as_str().unwrap_or_default().to_owned();
-    let hint = match error["code"].as_str() {
-        Some("queue_not_found") => "; `kew queue create NAME` makes one, `kew queue ls` lists all",
-        Some("unauthorized") => "; here: --token or KEW_ADMIN_TOKEN",
-        _ => "",
-    };
-    let line = format!("{message}{hint}");
-    if status == StatusCode::BAD_REQUEST { Failure::Usage(line) } else { Failure::Failed(line) }
+/// What the API says that it does not do.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    status: StatusCode,
+    code: String,
+    /// Why, for people.
+    pub(super) message: String,
+}
+
+impl Refusal {
+    fn new(status: StatusCode, error: &Value) -> Self {
+        let text = |name: &str| error[name].as_str().unwrap_or_default().to_owned();
+        Self { status, code: text("code"), message: text("message") }
+    }
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        let hint = match refusal.code.as_str() {
+            QUEUE_NOT_FOUND => "; `kew queue create NAME` makes one, `kew queue ls` lists all",
+            "unauthorized" => "; here: --token or KEW_ADMIN_TOKEN",
+            _ => "",
+        };
+        let line = format!("{}{hint}", refusal.message);
+        if refusal.status == StatusCode::BAD_REQUEST { Self::Usage(line) } else { Self::Failed(line) }
+    }
 }
 
 /// Where the API is, from what a person wrote.

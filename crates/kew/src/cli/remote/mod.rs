@@ -1,10 +1,11 @@
 //! Commands that talk to the admin API of a running server: `kew queue`, `message`, `send`, `receive`, `peek`, `tail`,
-//! `redrive` and `node`.
+//! `redrive`, `node`, `shard` and `init`.
 //!
 //! Each prints tables for people or, with `--json`, one object a line. Exit codes: 0 is done, 1 failed, 2 wrong usage,
 //! 3 partly done. Notes and progress go to standard error, and only to a terminal.
 
 mod client;
+mod init;
 mod look;
 mod node;
 mod output;
@@ -19,6 +20,7 @@ use std::process::ExitCode;
 use client::Api;
 use output::Out;
 
+pub(super) use init::InitArgs;
 pub(super) use look::{MessageCommand, PeekArgs, TailArgs};
 pub(super) use node::NodeCommand;
 pub(super) use queue::QueueCommand;
@@ -48,6 +50,14 @@ impl Failure {
             Self::Partly(_) => 3,
         }
     }
+
+    /// Why, for people.
+    fn why(&self) -> &str {
+        match self {
+            Self::Failed(why) | Self::Usage(why) | Self::Partly(why) => why,
+            Self::Closed => "the output was closed",
+        }
+    }
 }
 
 type Done = Result<(), Failure>;
@@ -63,6 +73,7 @@ pub(super) enum Remote<'a> {
     Message(&'a MessageCommand),
     Node(&'a NodeCommand),
     Shard(&'a ShardCommand),
+    Init(&'a InitArgs),
 }
 
 /// Runs a command, and says why if it does not end well.
@@ -94,6 +105,7 @@ async fn perform(command: &Remote<'_>) -> Done {
         Remote::Message(message) => message.target(),
         Remote::Node(node) => node.target(),
         Remote::Shard(shard) => shard.target(),
+        Remote::Init(init) => &init.target,
     };
     let (api, mut out) = (Api::new(target)?, Out::new(target.json));
     match command {
@@ -106,5 +118,6 @@ async fn perform(command: &Remote<'_>) -> Done {
         Remote::Message(message) => look::message(&api, &mut out, message).await,
         Remote::Node(node) => node::run(&api, &mut out, node).await,
         Remote::Shard(shard) => shard::run(&api, &mut out, shard).await,
+        Remote::Init(init) => init::run(&api, &mut out, init).await,
     }
 }
