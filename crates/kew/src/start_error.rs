@@ -37,6 +37,9 @@ pub enum StartError {
         /// Why not.
         cause: LogError,
     },
+    /// The directory holds no store, but something else.
+    #[error(transparent)]
+    Occupied(#[from] Occupied),
     /// The directory holds a store of another number of shards.
     #[error(
         "the store in {} has {has} {}, and --shards says {wanted}: leave --shards out to serve it as it is; to convert it, stop its server, write `kew store --store {} export --to FILE`, then `kew store --store NEW import --shards {wanted} --from FILE`, and serve NEW",
@@ -112,6 +115,18 @@ pub enum StartError {
         /// Why not.
         cause: std::io::Error,
     },
+}
+
+/// A directory that holds no store, but something else.
+#[derive(Debug, Error)]
+#[error(
+    "{} holds no store, and is not empty: it holds {what}. A new store needs a directory of its own: name one that is empty or does not exist yet; nothing was changed", path.display()
+)]
+pub struct Occupied {
+    /// Which directory.
+    pub path: PathBuf,
+    /// The names of some of what lies there.
+    pub what: String,
 }
 
 fn shards(count: u16) -> &'static str {

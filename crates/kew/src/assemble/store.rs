@@ -25,6 +25,7 @@ use crate::machine::{self, DatabaseTime, SystemTimeSource};
 use crate::reports::shards::FailingShards;
 use crate::start_error::StartError;
 use crate::store::backups::StoreBackups;
+use crate::store::fresh;
 use crate::store::kept::{Kept, KeptStore};
 use crate::store::opening::Standing;
 use crate::{notices, opening};
@@ -216,6 +217,10 @@ impl Parts<'_> {
         path: &Path,
         entrances: Vec<Entrance>,
     ) -> Result<(Kept, Loops, Option<ShownProcess>), StartError> {
+        let cannot_be_used = |cause| StartError::Directory { path: path.to_owned(), cause };
+        if let Some(occupied) = fresh::stands_in_the_way(path).map_err(cannot_be_used)? {
+            return Err(occupied.into());
+        }
         let shards = self.shards_of(path)?;
         if shards != ShardCount::ONE {
             return self.run_on_folders(path, shards, entrances);

@@ -18,6 +18,7 @@ mod log_reader;
 mod long_poll;
 mod metrics;
 mod pipelined;
+mod places;
 mod program;
 mod push;
 mod push_attempts;

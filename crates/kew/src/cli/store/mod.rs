@@ -22,6 +22,7 @@ use thiserror::Error;
 
 use crate::config::{self, PgUrl, SHARDS_MAX, is_postgres};
 use crate::machine::{SystemEntropy, system_now};
+use crate::start_error::Occupied;
 use lines::{check_lines, stats_json, stats_lines, tail_line};
 use place::{Filled, Place};
 
@@ -98,6 +99,8 @@ enum Tool {
 enum ToolError {
     #[error("{} holds no store; name the directory with --store", .0.display())]
     NoStore(PathBuf),
+    #[error(transparent)]
+    Occupied(#[from] Occupied),
     #[error("{} is in use by {holder}: stop that server first", path.display())]
     Locked { path: PathBuf, holder: String },
     #[error(transparent)]

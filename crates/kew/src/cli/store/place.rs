@@ -12,6 +12,7 @@ use kew_store_log::{
 use super::{ToolError, doing, entropy, options, tell_tail};
 use crate::config::{PgUrl, SHARDS_MAX, is_postgres};
 use crate::opening;
+use crate::store::fresh;
 
 /// The place of a store.
 pub(super) enum Place {
@@ -65,6 +66,10 @@ impl Place {
 
     /// A directory holds as many shards as it was made with; a new one, as many as are asked for.
     fn directory_to_fill(&self, path: &Path, shards: Option<ShardCount>) -> Result<Filled, ToolError> {
+        let reading = doing(format!("reading {}", path.display()));
+        if let Some(occupied) = fresh::stands_in_the_way(path).map_err(reading)? {
+            return Err(occupied.into());
+        }
         let shards = match (laid_out(path)?.shards(), shards) {
             (Some(has), Some(wanted)) if has != wanted => {
                 let (has, wanted) = (has.get(), wanted.get());

@@ -1,0 +1,113 @@
+//! Where a new store and a backup may be made, and what is no backup.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use super::program::{Kew, data_directory, fail};
+use super::store_tool::{done, errors, tool};
+
+const OURS: &str = "the test can change its own files";
+
+/// Names and modes of everything in a directory, the directory itself first.
+fn seen(directory: &Path) -> Vec<(PathBuf, u32)> {
+    let mode = |path: &Path| path.metadata().expect("the file exists").permissions().mode();
+    let entries = fs::read_dir(directory).expect("the directory exists");
+    let mut seen: Vec<PathBuf> = entries.map(|entry| entry.expect(OURS).path()).collect();
+    seen.sort_unstable();
+    seen.insert(0, directory.to_owned());
+    seen.into_iter().map(|path| (path.clone(), mode(&path))).collect()
+}
+
+/// A directory that others may read, with these files in it.
+fn foreign(within: &Path, names: &[&str]) -> PathBuf {
+    let directory = within.join("work");
+    fs::create_dir(&directory).expect(OURS);
+    fs::set_permissions(&directory, Permissions::from_mode(0o755)).expect(OURS);
+    names.iter().for_each(|name| fs::write(directory.join(name), "dear").expect(OURS));
+    directory
+}
+
+/// A store that was served and stopped, and a backup of it.
+fn store_and_backup(within: &Path) -> (PathBuf, PathBuf) {
+    let mut kew = Kew::start(within);
+    kew.ask("CreateQueue", r#"{"QueueName":"orders"}"#);
+    kew.ask("SendMessage", r#"{"QueueUrl":"orders","MessageBody":"m"}"#);
+    kew.signal("TERM");
+    assert_eq!(kew.exit_code(), Some(0), "{}", kew.errors());
+    let (store, backup) = (within.join("data"), within.join("backup"));
+    done(&store, &["backup", &backup.to_string_lossy()]);
+    (store, backup)
+}
+
+#[test]
+fn no_store_is_made_where_something_else_lies_and_nothing_there_is_changed() {
+    let directory = data_directory();
+    let work = foreign(directory.path(), &["thesis.tex", "notes", "a", "b"]);
+    let store = work.to_string_lossy().into_owned();
+    let before = seen(&work);
+    let says = |told: &str| {
+        assert!(told.contains(&store) && told.contains("a, b, notes and 1 more"), "{told}");
+        assert!(told.contains("a directory of its own"), "{told}");
+        assert_eq!(seen(&work), before);
+    };
+    for shards in [&[][..], &["--shards", "2"]] {
+        let (code, told) = fail(&[&["--store", &store], shards].concat());
+        assert_eq!(code, Some(1), "{told}");
+        says(&told);
+        for make in [&["create"][..], &["import"]] {
+            let output = tool(&store, &[make, shards].concat());
+            assert_eq!(output.status.code(), Some(1), "{make:?}");
+            says(&errors(&output));
+        }
+    }
+}
+
+#[test]
+fn no_store_is_made_within_a_backup() {
+    let directory = data_directory();
+    let (_, backup) = store_and_backup(directory.path());
+    let segments = backup.join("segments");
+    fs::set_permissions(&segments, Permissions::from_mode(0o755)).expect(OURS);
+    let before = seen(&segments);
+    let (code, told) = fail(&["--store", &segments.to_string_lossy()]);
+    assert_eq!(code, Some(1), "{told}");
+    assert!(told.contains("holds no store") && told.contains(".seg"), "{told}");
+    assert_eq!(seen(&segments), before);
+    done(directory.path(), &["backup", "--verify", &backup.to_string_lossy()]);
+}
+
+#[test]
+fn a_store_opens_beside_what_was_put_there_later_and_begins_on_a_new_file_system() {
+    let directory = data_directory();
+    let data = directory.path().join("data");
+    fs::create_dir_all(data.join("lost+found")).expect(OURS);
+    for name in ["LOCK", "STORE.tmp"] {
+        fs::write(data.join(name), "").expect(OURS);
+    }
+    let mut kew = Kew::start(directory.path());
+    kew.ask("CreateQueue", r#"{"QueueName":"orders"}"#);
+    kew.kill();
+    fs::write(data.join("letter"), "dear").expect(OURS);
+    let again = Kew::start(directory.path());
+    assert_eq!(again.ask("GetQueueUrl", r#"{"QueueName":"orders"}"#).0, 200);
+}
+
+#[test]
+fn a_start_that_was_cut_short_is_gone_on_with() {
+    let directory = data_directory();
+    let (store, begun) = (directory.path().join("data"), directory.path().join("begun"));
+    done(&store, &["create"]);
+    let output = tool(&store, &["export"]);
+    let lines = directory.path().join("lines");
+    fs::write(&lines, &output.stdout).expect(OURS);
+    for files in [&["LOCK"][..], &["LOCK", "STORE.tmp"]] {
+        fs::create_dir(&begun).expect(OURS);
+        files.iter().for_each(|name| fs::write(begun.join(name), "").expect(OURS));
+        assert!(done(&begun, &["create"]).contains("made an empty store"), "{files:?}");
+        // The file that names it is there, and nothing else was made.
+        done(&begun, &["create"]);
+        fs::remove_dir_all(&begun).expect(OURS);
+    }
+    done(&begun, &["import", "--from", &lines.to_string_lossy()]);
+}
