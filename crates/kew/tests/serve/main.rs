@@ -7,6 +7,7 @@ mod alarms;
 mod also;
 mod answers;
 mod backups;
+mod bodies;
 mod config;
 mod dev;
 mod dialects;

@@ -6,6 +6,7 @@ use clap::{Args, Subcommand};
 use kew_http::percent;
 use serde_json::Value;
 
+use super::body::Body;
 use super::client::{Api, Target, of_queue};
 use super::output::{self, Out};
 use super::{Done, Failure};
@@ -159,13 +160,9 @@ fn line(out: &mut Out, message: &Value) -> Done {
         return out.line(&message.to_string());
     }
     let text = |name: &str| message[name].as_str().unwrap_or_default().to_owned();
-    let (id, state, body) = (text("id"), text("state"), body(message));
+    let (id, state, body) = (text("id"), text("state"), Body::of(message).shown());
     let attempts = message["attempts"].to_string();
-    out.line(&format!("{id}  {state:9}  {attempts:>8}  {}", short(body)))
-}
-
-fn body(message: &Value) -> &str {
-    message["body"].as_str().or(message["body_base64"].as_str()).unwrap_or_default()
+    out.line(&format!("{id}  {state:9}  {attempts:>8}  {}", short(&body)))
 }
 
 /// The beginning of a text, on one line.
@@ -220,7 +217,7 @@ fn show(out: &mut Out, message: &Value) -> Done {
         return Ok(());
     }
     out.line("\nbody")?;
-    out.text(body(message))
+    out.text(&Body::of(message).shown())
 }
 
 fn event_line(event: &Value) -> String {

@@ -2,8 +2,10 @@
 //! `redrive`, `node`, `shard` and `init`.
 //!
 //! Each prints tables for people or, with `--json`, one object a line. Exit codes: 0 is done, 1 failed, 2 wrong usage,
-//! 3 partly done. Notes and progress go to standard error, and only to a terminal.
+//! 3 partly done. Notes and progress go to standard error, and only to a terminal. That a body is no text and was
+//! printed in Base64 is said there in any case.
 
+mod body;
 mod client;
 mod init;
 mod look;

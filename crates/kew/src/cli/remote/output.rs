@@ -11,11 +11,13 @@ pub(super) struct Out {
     pub(super) json: bool,
     /// Whether a person looks at it.
     pub(super) is_terminal: bool,
+    /// What was said once on standard error.
+    said: Vec<&'static str>,
 }
 
 impl Out {
     pub(super) fn new(json: bool) -> Self {
-        Self { json, is_terminal: io::stdout().is_terminal() }
+        Self { json, is_terminal: io::stdout().is_terminal(), said: Vec::new() }
     }
 
     /// One line.
@@ -38,6 +40,20 @@ impl Out {
     /// A text of somebody else's, such as a body: as it is to a file or a pipe, without control to a terminal.
     pub(super) fn text(&mut self, text: &str) -> Done {
         if self.is_terminal { self.line(&harmless(text)) } else { self.line(text) }
+    }
+
+    /// Bytes as they are, with nothing behind them.
+    pub(super) fn bytes(&mut self, bytes: &[u8]) -> Done {
+        let mut stdout = io::stdout().lock();
+        stdout.write_all(bytes).and_then(|()| stdout.flush()).map_err(|_| Failure::Closed)
+    }
+
+    /// Says something on standard error, also where that is no terminal: once, however often it is so.
+    pub(super) fn say_once(&mut self, text: &'static str) {
+        if !self.said.contains(&text) {
+            self.said.push(text);
+            let _told = writeln!(io::stderr().lock(), "{text}");
+        }
     }
 
     /// Rows under their titles, as wide as they need.

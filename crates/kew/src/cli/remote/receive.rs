@@ -1,4 +1,7 @@
 //! `kew receive`: messages are printed, then deleted; what cannot be printed is not lost.
+//!
+//! A body that is no text is written as it is where one message is asked for and standard output is a file or a pipe.
+//! Elsewhere it is Base64 behind a mark, and standard error says so.
 
 use std::time::Duration;
 
@@ -6,6 +9,7 @@ use clap::Args;
 use kew_http::Method;
 use serde_json::{Value, json};
 
+use super::body::Body;
 use super::client::{Api, Target, of_queue};
 use super::output::{self, Out};
 use super::{Done, Failure};
@@ -38,6 +42,10 @@ pub(in crate::cli) struct ReceiveArgs {
     #[command(flatten)]
     pub(super) target: Target,
 }
+
+/// Said when a body that is no text is printed as text: its message is deleted then.
+const IN_BASE64: &str = "note: a body that is no text is printed in Base64, behind \"base64:\"; --json has it as body_base64, and \
+     --max 1 writes it to a file or a pipe byte for byte";
 
 /// How long messages that are kept are hidden, unless they are given back before.
 const KEPT_HIDDEN_SECONDS: u64 = 60;
@@ -91,7 +99,7 @@ async fn print(
     let mut closed = Ok(());
     for message in messages {
         let receipt = message["receipt"].as_str().unwrap_or_default().to_owned();
-        closed = closed.and_then(|()| show(out, message));
+        closed = closed.and_then(|()| show(out, args, message));
         match closed.is_ok() && !args.keep {
             true => printed.push(receipt),
             false => kept.push(receipt),
@@ -103,12 +111,20 @@ async fn print(
     closed
 }
 
-fn show(out: &mut Out, message: &Value) -> Done {
+fn show(out: &mut Out, args: &ReceiveArgs, message: &Value) -> Done {
     if out.json {
         return out.object(message);
     }
-    let body = message["body"].as_str().or(message["body_base64"].as_str());
-    out.text(body.unwrap_or_default())
+    let body = Body::of(message);
+    match body.bytes().filter(|_| args.max == 1 && !out.is_terminal) {
+        // Just these: a line's end would be one more byte.
+        Some(bytes) => out.bytes(&bytes),
+        None => out.text(&body.shown()).map(|()| {
+            if body.is_base64() {
+                out.say_once(IN_BASE64);
+            }
+        }),
+    }
 }
 
 async fn settle(api: &Api, args: &ReceiveArgs, body: &Value) -> Done {
