@@ -202,14 +202,7 @@ fn target(to: &str, home: &Path) -> Result<PathBuf, BackupRefused> {
     if path.components().any(|part| matches!(part, Component::ParentDir)) {
         return Err(refused("must hold no `..`"));
     }
-    // Where it will really be, whatever links are on the way.
-    let there = path.ancestors().find(|above| above.exists()).unwrap_or(path);
-    let real = there.canonicalize().map_err(|error| refused(&format!("cannot be reached: {error}")))?;
-    let rest = path.strip_prefix(there).unwrap_or(Path::new(""));
-    let real = if rest.as_os_str().is_empty() { real } else { real.join(rest) };
-    if real.starts_with(home) {
-        return Err(refused("lies in the store's own directory"));
-    }
+    let real = outside(path, home).map_err(|why| refused(&why))?;
     match std::fs::read_dir(&real) {
         Ok(mut entries) => match entries.next() {
             Some(_) => Err(BackupRefused::NotEmpty(format!("{} is not empty", real.display()))),
@@ -218,4 +211,23 @@ fn target(to: &str, home: &Path) -> Result<PathBuf, BackupRefused> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(real),
         Err(error) => Err(refused(&format!("cannot be used: {error}"))),
     }
+}
+
+/// Where a directory really is or will be, whatever links are on the way: it must lie outside the store's own, `home`,
+/// whose path has no link in it. Else why not.
+pub(crate) fn outside(path: &Path, home: &Path) -> Result<PathBuf, String> {
+    let unreachable = |error: std::io::Error| format!("cannot be reached: {error}");
+    let path = std::path::absolute(path).map_err(unreachable)?;
+    let there = path.ancestors().find(|above| above.exists()).unwrap_or(&path);
+    let real = there.canonicalize().map_err(unreachable)?;
+    let rest = path.strip_prefix(there).unwrap_or(Path::new(""));
+    // What does not exist yet has no parent to go to.
+    if rest.components().any(|part| matches!(part, Component::ParentDir)) {
+        return Err("must hold no `..` behind a directory that does not exist".to_owned());
+    }
+    let real = if rest.as_os_str().is_empty() { real } else { real.join(rest) };
+    if real.starts_with(home) {
+        return Err(format!("lies in the store's own directory, {}", home.display()));
+    }
+    Ok(real)
 }

@@ -111,3 +111,38 @@ fn a_start_that_was_cut_short_is_gone_on_with() {
     }
     done(&begun, &["import", "--from", &lines.to_string_lossy()]);
 }
+
+#[test]
+fn no_backup_is_made_within_its_own_store() {
+    let directory = data_directory();
+    let (store, _) = store_and_backup(directory.path());
+    let way_in = directory.path().join("way in");
+    std::os::unix::fs::symlink(&store, &way_in).expect(OURS);
+    let before = seen(&store);
+    for within in
+        [store.join("copy"), store.join("segments/deep/copy"), store.clone(), way_in.join("copy"), way_in]
+    {
+        let output = tool(&store, &["backup", &within.to_string_lossy()]);
+        assert_eq!(output.status.code(), Some(1), "{}", within.display());
+        let told = errors(&output);
+        assert!(told.contains("lies in the store's own directory"), "{told}");
+        assert_eq!(seen(&store), before);
+    }
+    let around = directory.path().join("missing/../data/copy");
+    let output = tool(&store, &["backup", &around.to_string_lossy()]);
+    assert_eq!(output.status.code(), Some(1), "{}", errors(&output));
+    assert_eq!(seen(&store), before);
+    let beside = directory.path().join("data-copy");
+    done(&store, &["backup", &beside.to_string_lossy()]);
+}
+
+#[test]
+fn no_backup_of_shards_is_made_within_their_store() {
+    let directory = data_directory();
+    let store = directory.path().join("data");
+    done(&store, &["create", "--shards", "2"]);
+    let before = seen(&store);
+    let output = tool(&store, &["backup", &store.join("shard-0000/copy").to_string_lossy()]);
+    assert!(errors(&output).contains("lies in the store's own directory"), "{}", errors(&output));
+    assert_eq!(seen(&store), before);
+}

@@ -10,9 +10,11 @@ use kew_store_log::{Disk, Laid, LogStore, ShardFolders, Sharing, laid_out};
 use super::lines::backup_lines;
 use super::place::Place;
 use super::{ToolError, doing, entropy, options, tell};
+use crate::store::backups;
 
 /// Opens the shards of a store, one after another, copies each, and closes it as it should be.
 pub(super) fn run(place: &Place, target: &Path, link: bool) -> Result<(), ToolError> {
+    must_lie_outside(place, target)?;
     let filled = place.to_change()?;
     let sharing = if link { Sharing::Links } else { Sharing::Nothing };
     let shards = filled.shards();
@@ -23,6 +25,17 @@ pub(super) fn run(place: &Place, target: &Path, link: bool) -> Result<(), ToolEr
     };
     filled.give_up();
     made
+}
+
+/// Refuses a target in the store itself: the next backup would hold this one, and a start would find it there.
+fn must_lie_outside(place: &Place, target: &Path) -> Result<(), ToolError> {
+    let Place::Directory(store) = place else { return Ok(()) };
+    // Where there is no store, that is said.
+    let Ok(home) = store.canonicalize() else { return Ok(()) };
+    match backups::outside(target, &home) {
+        Ok(_) => Ok(()),
+        Err(why) => Err(ToolError::Target { target: target.to_owned(), why }),
+    }
 }
 
 /// The shards lie in the copy as they do in the store. A copy that was cut short is refused when it is opened; one that

@@ -121,6 +121,8 @@ enum ToolError {
     TwoStores { store: String, first: String },
     #[error("a store in a directory has {SHARDS_MAX} shards at most")]
     TooManyShards,
+    #[error("no backup can be made there: {} {why}", target.display())]
+    Target { target: PathBuf, why: String },
     #[error("{} is only a part of a backup: it was cut short", .0.display())]
     HalfABackup(PathBuf),
     #[error("{} is not empty: a backup is made in a directory of its own", .0.display())]
