@@ -53,6 +53,7 @@ pub use declared::{QueueDeclaration, QueueHome, SettingChange, is_setting, is_sh
 pub(crate) use fields::{Field, Kind};
 pub(crate) use filtered::Filtered;
 pub(crate) use names::Home;
+pub use names::can_name_a_queue;
 pub(crate) use path::{BASE, Found, find};
 pub(crate) use settings::SETTINGS;
 pub(crate) use work::{Turns, Work};

@@ -61,6 +61,11 @@ pub(crate) fn is_fifo(name: &str) -> bool {
     name.ends_with(FIFO_SUFFIX)
 }
 
+/// Whether some dialect can name a queue so, of either kind.
+pub fn can_name_a_queue(name: &str) -> bool {
+    check_new(name, is_fifo(name)).is_ok()
+}
+
 /// Refuses a name that a new queue of this kind cannot have in any dialect.
 pub(crate) fn check_new(name: &str, fifo: bool) -> Result<(), ApiError> {
     let stem = if fifo { name.strip_suffix(FIFO_SUFFIX) } else { Some(name) };

@@ -116,6 +116,29 @@ fn an_import_that_fails_says_what_it_leaves() {
     assert!(errors(&tool(other.path(), &import)).contains("holds a store already"));
 }
 
+#[test]
+fn an_import_refuses_queues_that_no_client_can_address() {
+    let (one, other) = (data_directory(), data_directory());
+    left_behind(one.path());
+    let lines = done(one.path(), &["export"]);
+    let bad = one.path().join("bad");
+    let at = lines.lines().position(|line| line.starts_with("{\"queue\":")).expect("there is a queue") + 1;
+    for (good, wrong) in [
+        ("\"name\":\"orders\"", "\"name\":\"or ders/../x\""),
+        ("\"region\":\"us-east-1\"", "\"region\":\"us:east\""),
+        ("\"account\":0", "\"account\":1000000000000"),
+    ] {
+        assert!(lines.contains(good), "{lines}");
+        std::fs::write(&bad, lines.replacen(good, wrong, 1))
+            .expect("the test can write to its own directory");
+        let store = other.path().join(format!("store-{}", wrong.len()));
+        let output = store_tool::tool(&store, &["import", "--from", &bad.to_string_lossy()]);
+        let told = errors(&output);
+        assert_eq!(output.status.code(), Some(1), "{wrong}: {told}");
+        assert!(told.contains(&format!("importing line {at}: ")), "{told}");
+    }
+}
+
 /// A store that is left behind, with one byte of the second message's body flipped below its last checkpoint.
 fn left_damaged(directory: &Path) {
     left_behind(directory);

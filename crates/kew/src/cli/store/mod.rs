@@ -1,5 +1,6 @@
 //! `kew store`: tools for a stopped store. A running server holds its directory, and these say so.
 
+mod addressed;
 mod backup;
 mod export;
 mod lines;
@@ -23,6 +24,7 @@ use thiserror::Error;
 use crate::config::{self, PgUrl, SHARDS_MAX, is_postgres};
 use crate::machine::{SystemEntropy, system_now};
 use crate::start_error::Occupied;
+use addressed::Addressed;
 use lines::{check_lines, stats_json, stats_lines, tail_line};
 use place::{Filled, Place};
 
@@ -265,18 +267,20 @@ fn stats(place: &Place, json: bool) -> Result<(), ToolError> {
 }
 
 fn import(place: &Place, from: Option<&Path>, shards: Option<ShardCount>) -> Result<(), ToolError> {
-    let mut lines: Box<dyn BufRead> = match from {
+    let lines: Box<dyn BufRead> = match from {
         Some(path) => {
             Box::new(BufReader::new(File::open(path).map_err(doing(format!("opening {}", path.display())))?))
         }
         None => Box::new(io::stdin().lock()),
     };
+    let mut lines = Addressed::of(lines);
     let mut filled = place.to_fill(shards)?;
     let was_store = filled.holds_store();
-    let imported = import_into(&filled, &mut *lines);
+    let imported = import_into(&filled, &mut lines);
     let is_cut_short = imported.is_err() && !was_store && filled.holds_store();
     filled.give_up();
     let report = imported.map_err(|cause| {
+        let cause = lines.refusal().unwrap_or(cause);
         if !is_cut_short {
             return place.explain(cause);
         }
