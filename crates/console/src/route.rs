@@ -2,11 +2,15 @@
 
 use kew_http::{Method, Reply, Request, Standing};
 
+use crate::access::UNKNOWN;
 use crate::api::BASE;
 use crate::error::ApiError;
 use crate::{Console, access, health, pages};
 
 const READS: &str = "GET, HEAD";
+/// What a request with a wrong token tried, in the audit log, and what stands for the token.
+const PROVES: &str = "authenticate";
+const WRONG_TOKEN: &str = "(unknown token)";
 
 impl Console {
     pub(crate) async fn route(&self, request: &Request) -> Reply {
@@ -48,8 +52,17 @@ impl Console {
         if is_page(request.uri.path()) {
             self.refuse_page(request, refused)
         } else {
-            access::challenge(&refused)
+            self.challenge(request, &refused)
         }
+    }
+
+    /// The reply of the API to a request that proves nothing. A wrong token is noted as wrong passwords are; what was
+    /// asked for is not: then one who guesses would have as many places in the log as there are operations.
+    pub(crate) fn challenge(&self, request: &Request, refused: &ApiError) -> Reply {
+        if access::brings_wrong_proof(request, refused) {
+            self.audit.note_unproved(self.now(), UNKNOWN, PROVES, WRONG_TOKEN, refused.code());
+        }
+        access::challenge(refused)
     }
 }
 

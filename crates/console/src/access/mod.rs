@@ -16,7 +16,8 @@ pub(crate) use sessions::Session;
 pub use users::{Role, User, UserError, hash};
 
 const WWW_AUTHENTICATE: HeaderName = HeaderName::from_static("www-authenticate");
-const UNKNOWN: &str = "unknown";
+/// Who has proved nothing, in the audit log.
+pub(crate) const UNKNOWN: &str = "unknown";
 /// The name of the holder of the token, in the audit log and in sessions.
 const TOKEN_HOLDER: &str = "token";
 const ALLOW: HeaderName = HeaderName::from_static("allow");
@@ -91,6 +92,11 @@ fn unauthorized(settings: &Settings) -> ApiError {
         None => "this needs a session: begin one with POST /api/v1/session",
     };
     ApiError::new(StatusCode::UNAUTHORIZED, "unauthorized", message)
+}
+
+/// Whether a request is refused for what it brings as a proof: one that brings none proves nothing wrong.
+pub(crate) fn brings_wrong_proof(request: &Request, refused: &ApiError) -> bool {
+    refused.status() == StatusCode::UNAUTHORIZED && request.header("authorization").is_some()
 }
 
 /// The reply to a request that proves nothing: it also names the scheme that would.

@@ -89,7 +89,7 @@ impl Console {
             // What there is, is shown to those who are known.
             other => {
                 return match (caller, other) {
-                    (Err(error), _) => access::challenge(&error),
+                    (Err(error), _) => self.challenge(request, &error),
                     (Ok(_), Err(error)) => error.reply(),
                     (Ok(_), Ok(Found::OtherMethods(methods))) => other_methods(request, &methods),
                     (Ok(_), Ok(_)) => nothing_at(request).reply(),
@@ -99,7 +99,7 @@ impl Console {
         let (route, parts) = found;
         let caller = match (route.needs, caller) {
             (Needs::Nothing, Err(_)) => Caller::unknown(),
-            (_, Err(error)) => return access::challenge(&error),
+            (_, Err(error)) => return self.challenge(request, &error),
             (_, Ok(caller)) => caller,
         };
         let ended = if route.is_change() && !clock::is_follower(route.op == Op::MoveClock, &request.body) {

@@ -168,8 +168,12 @@ pub(super) const AUDIT: &[Field] = &[
     field("action", TEXT, "The operation").required(),
     field("target", TEXT, "What it was asked of").required(),
     field("outcome", TEXT, "`ok`, or the error's code").required(),
-    field("times", COUNT, "How often, in the minute from then; more than 1 only for wrong passwords")
-        .required(),
+    field(
+        "times",
+        COUNT,
+        "How often, in the minute from then; more than 1 only for wrong passwords and tokens",
+    )
+    .required(),
 ];
 
 /// A session that began.

@@ -171,6 +171,26 @@ async fn who_proves_nothing_is_noted_for_checked_passwords_only_and_by_no_name_o
 }
 
 #[tokio::test]
+async fn wrong_tokens_are_one_entry_a_minute_whatever_they_ask_for_and_push_nothing_out() {
+    let rig = rig::rig(Guarded::Strictly).await;
+    let made = rig.ask("POST", "/queues", &[JSON, ("authorization", "Bearer hush")], r#"{"name":"a"}"#).await;
+    assert_eq!(made.status, 201, "{made:?}");
+    assert_eq!(rig.ask("GET", "/queues", &[], "").await.status, 401, "no token is no wrong one");
+    login(&rig, "anna", "wrong").await;
+    for number in 0..300 {
+        let wrong = format!("Bearer guess-{number}");
+        let headers = [JSON, ("authorization", wrong.as_str())];
+        let (method, path) = [("GET", "/queues"), ("POST", "/queues"), ("GET", "/nothing")][number % 3];
+        assert_eq!(rig.ask(method, path, &headers, "").await.status, 401);
+    }
+    let lines = ["token createQueue a ok", "unknown beginSession anna wrong_password"];
+    assert_eq!(rig.audited(), [&lines[..], &["unknown authenticate (unknown token) unauthorized"]].concat());
+    let shown = rig.ask("GET", "/audit", &[("authorization", "Bearer hush")], "").await.body;
+    let entries = shown["entries"].as_array().map(Vec::as_slice).unwrap_or_default();
+    assert_eq!((entries.len(), &entries[0]["times"]), (3, &300.into()), "{shown}");
+}
+
+#[tokio::test]
 async fn wrong_passwords_from_one_network_do_not_lock_the_user_out_of_another() {
     let rig = rig::rig(Guarded::Strictly).await;
     let attempt = async |address: &str, password: &str| {
