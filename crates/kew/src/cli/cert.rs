@@ -5,6 +5,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
+use std::net::IpAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -37,7 +38,7 @@ pub(super) struct CertArgs {
     out: PathBuf,
 
     /// One more host name or IP address that clients use; may be repeated
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = host_name)]
     host: Vec<String>,
 
     /// Make a new server certificate even if the present one is good
@@ -45,12 +46,48 @@ pub(super) struct CertArgs {
     renew: bool,
 }
 
+/// The longest host name, and the longest part of one between dots.
+const NAME_MAX: usize = 253;
+const LABEL_MAX: usize = 63;
+
+/// A host name or an IP address as clients compare them: an address in its usual form, a name in lower case. Its first
+/// part may be `*`.
+fn host_name(text: &str) -> Result<String, String> {
+    if let Ok(address) = text.parse::<IpAddr>() {
+        return Ok(address.to_string());
+    }
+    let name = text.to_ascii_lowercase();
+    let labels: Vec<&str> = name.strip_prefix("*.").unwrap_or(&name).split('.').collect();
+    // A last part of digits is an address that is none.
+    let is_address = labels.last().is_some_and(|last| last.bytes().all(|byte| byte.is_ascii_digit()));
+    if name.len() <= NAME_MAX && labels.iter().all(|label| is_label(label)) && !is_address {
+        return Ok(name);
+    }
+    let hint = if !text.is_ascii() {
+        "; write one that is not ASCII as xn--…"
+    } else if text.contains(':') || text.contains('/') {
+        ", without https:// before it, a port behind it, or brackets"
+    } else {
+        ": parts of 1 to 63 letters, digits and hyphens, with dots between them; the first may be *"
+    };
+    Err(format!("must be a host name or an IP address{hint}"))
+}
+
+/// Whether a text is one part of a host name. Container networks have names with underscores, and clients take them.
+fn is_label(label: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    (1..=LABEL_MAX).contains(&label.len())
+        && label.bytes().all(is_plain)
+        && !label.starts_with('-')
+        && !label.ends_with('-')
+}
+
 /// Why there are no certificates.
 #[derive(Debug, Error)]
 enum CertError {
     #[error("{}: {cause}", path.display())]
     File { path: PathBuf, cause: io::Error },
-    #[error("the certificate cannot be made: {0}; --host takes host names and IP addresses without a port")]
+    #[error("the certificate cannot be made: {0}")]
     Made(#[from] rcgen::Error),
 }
 
@@ -104,7 +141,11 @@ fn make(args: &CertArgs, now: Timestamp) -> Result<String, CertError> {
     fs::create_dir_all(&args.out).map_err(|cause| CertError::File { path: args.out.clone(), cause })?;
     let files = Files::of(&args.out);
     let mut names: Vec<String> = NAMES.iter().map(|name| (*name).to_owned()).collect();
-    names.extend(args.host.iter().filter(|name| !NAMES.contains(&name.as_str())).cloned());
+    for name in &args.host {
+        if !names.contains(name) {
+            names.push(name.clone());
+        }
+    }
     let has_authority = files.have_authority();
     if !has_authority {
         make_authority(&files, now)?;
@@ -289,8 +330,58 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_none_is_refused() {
+    fn host_names_and_addresses_are_taken_as_clients_compare_them() {
+        let (label, longest) = ("a".repeat(63), format!("{}.b", ["a".repeat(62).as_str(); 4].join(".")));
+        for (given, taken) in [
+            ("queue.test", "queue.test"),
+            ("Queue.TEST", "queue.test"),
+            ("*.queue.test", "*.queue.test"),
+            ("my_queue", "my_queue"),
+            ("xn--bcher-kva.example", "xn--bcher-kva.example"),
+            ("10.0.0.7", "10.0.0.7"),
+            ("fe80:0:0:0:0:0:0:1", "fe80::1"),
+            ("3com.test", "3com.test"),
+            (&label, &label),
+            (&longest, &longest),
+        ] {
+            assert_eq!(host_name(given).as_deref(), Ok(taken));
+        }
+    }
+
+    #[test]
+    fn what_is_no_host_name_and_no_address_is_refused_with_what_to_write() {
+        let (label, too_long) = ("a".repeat(64), format!("{}.bc", ["a".repeat(62).as_str(); 4].join(".")));
+        for (given, says) in [
+            ("", "parts of"),
+            ("a b", "parts of"),
+            ("a\nb", "parts of"),
+            ("a..b", "parts of"),
+            (".a", "parts of"),
+            ("a.", "parts of"),
+            ("-a.test", "parts of"),
+            ("a-.test", "parts of"),
+            ("*", "parts of"),
+            ("a.*.test", "parts of"),
+            ("*a.test", "parts of"),
+            ("1.2.3", "parts of"),
+            ("999.1.1.1", "parts of"),
+            (&label, "parts of"),
+            (&too_long, "parts of"),
+            ("queue.test:443", "port"),
+            ("https://queue.test", "https://"),
+            ("[::1]", "brackets"),
+            ("b\u{fc}cher.example", "xn--"),
+        ] {
+            let refused = host_name(given).expect_err(given);
+            assert!(refused.contains(says), "{given}: {refused}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_is_given_twice_is_there_once() {
         let directory = tempfile::tempdir().expect("the machine has a temporary directory");
-        assert!(make(&args(directory.path(), &["é"]), NOW).is_err());
+        let told = make(&args(directory.path(), &["a.test", "localhost", "a.test"]), NOW);
+        let told = told.expect("the certificates are made");
+        assert_eq!((told.matches("a.test").count(), told.matches(", localhost").count()), (1, 0), "{told}");
     }
 }
