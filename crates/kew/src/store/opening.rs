@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use kew_core::{Entropy, ShardCount, ShardId, ShardPlace, Timestamp};
 use kew_log_pg::{Ending, Founding, Node, PeerSecret, PgDisk, Waiting};
 use kew_store_log::{
-    Disk, Durability, LogError, LogOptions, LogStore, OpenReport, RealDisk, ScrubPace, ShardFolders,
-    make_private,
+    BACKUP_LIST, Disk, Durability, LogError, LogOptions, LogStore, OpenReport, RealDisk, ScrubPace,
+    ShardFolders, make_private,
 };
 
 use crate::config::PgUrl;
@@ -26,8 +26,9 @@ pub fn open(
     entropy: Arc<dyn Entropy>,
     log: Log,
 ) -> Result<Arc<LogStore>, StartError> {
+    let is_backup = holds_backup(path);
     let (store, report) = opened(path, options, entropy, log)?;
-    tell_opening(log, &report, &[]);
+    tell_opening(log, &report, is_backup, &[]);
     tell_place(log, report.copy_on_write, options.durability);
     close_to_others(path, log);
     Ok(store)
@@ -44,6 +45,7 @@ pub fn open_shards(
     let failed = |cause| failed_at(path, cause);
     let mut folders = ShardFolders::take(path, shards).map_err(failed)?;
     let key = Some(folders.key(&**entropy).map_err(failed)?);
+    let backups: Vec<bool> = shards.all().map(|shard| holds_backup(&folders.path(shard))).collect();
     let open = |shard: ShardId| {
         let options = LogOptions { place: ShardPlace { shard, of: shards }, key, ..options };
         opened(&folders.path(shard), options, Arc::clone(entropy), log)
@@ -57,13 +59,18 @@ pub fn open_shards(
     });
     let all = all.into_iter().collect::<Result<Vec<_>, _>>()?;
     folders.made().map_err(failed)?;
-    for (shard, (_, report)) in shards.all().zip(&all) {
-        tell_opening(log, report, &[("shard", &shard.to_string())]);
+    for ((shard, (_, report)), is_backup) in shards.all().zip(&all).zip(backups) {
+        tell_opening(log, report, is_backup, &[("shard", &shard.to_string())]);
     }
     tell_place(log, all.iter().any(|(_, report)| report.copy_on_write), options.durability);
     close_to_others(path, log);
     shards.all().for_each(|shard| close_to_others(&folders.path(shard), log));
     Ok((folders, all.into_iter().map(|(store, _)| store).collect()))
+}
+
+/// Whether a backup lies there that was never opened: its list goes when it is.
+fn holds_backup(path: &Path) -> bool {
+    path.join(BACKUP_LIST).exists()
 }
 
 fn failed_at(path: &Path, cause: LogError) -> StartError {
@@ -204,7 +211,7 @@ pub fn open_postgres(
     let tenure = Arc::clone(disk.tenure());
     let opened = LogStore::open(Arc::new(disk), options, entropy, Timestamp(tenure.now_ms()));
     let (store, report) = opened.map_err(|cause| StartError::PostgresStore { url: url.clone(), cause })?;
-    tell_opening(log, &report, &[]);
+    tell_opening(log, &report, false, &[]);
     tell_place(log, report.copy_on_write, options.durability);
     Ok(Arc::new(store))
 }
@@ -256,10 +263,13 @@ fn close_to_others(path: &Path, log: Log) {
     }
 }
 
-/// What opening found, as far as an operator should know. `which` says which shard it was, where there are several.
-fn tell_opening(log: Log, report: &OpenReport, which: &[(&str, &str)]) {
+/// What opening found, as far as an operator should know. `which` says which shard it was, where there are several. A
+/// backup of a store in use ends without the mark of a clean end, and that is no warning.
+fn tell_opening(log: Log, report: &OpenReport, is_backup: bool, which: &[(&str, &str)]) {
     if report.created {
         log.tell(Level::Info, "a new store was made", which);
+    } else if is_backup {
+        log.tell(Level::Info, "the store was restored from a backup", which);
     } else if !report.clean {
         let batches = report.batches.to_string();
         let fields = [which, &[("batches", &*batches)]].concat();

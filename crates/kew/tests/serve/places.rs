@@ -146,3 +146,28 @@ fn no_backup_of_shards_is_made_within_their_store() {
     assert!(errors(&output).contains("lies in the store's own directory"), "{}", errors(&output));
     assert_eq!(seen(&store), before);
 }
+
+#[test]
+fn an_opened_backup_is_not_called_a_run_that_was_cut_short() {
+    let directory = data_directory();
+    let kew = Kew::start(directory.path());
+    kew.ask("CreateQueue", r#"{"QueueName":"orders"}"#);
+    let backup = directory.path().join("backup");
+    let json = ("Content-Type", "application/json");
+    let body = format!(r#"{{"to":"{}"}}"#, backup.display());
+    assert_eq!(kew.admin("POST", "/api/v1/store/backup", &[json], &body).0, 202);
+    let begun = std::time::Instant::now();
+    while !backup.join("BACKUP").exists() {
+        assert!(begun.elapsed().as_secs() < 60, "{}", kew.errors());
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    drop(kew);
+    let other = data_directory();
+    let flags = ["--store", &backup.to_string_lossy()];
+    let mut restored = Kew::start_with(other.path(), &flags);
+    assert!(!restored.errors().contains("cut short"), "{}", restored.errors());
+    assert!(restored.errors().contains("the store was restored from a backup"), "{}", restored.errors());
+    restored.kill();
+    let again = Kew::start_with(other.path(), &flags);
+    assert!(again.errors().contains("cut short"), "{}", again.errors());
+}
