@@ -120,7 +120,7 @@ async fn host(args: &StartArgs, project: Project, log: Log) -> Result<(), String
             &[("signal", signal)],
         );
         tokio::spawn(async move {
-            signals.next().await;
+            signals.next_at_once().await;
             std::process::exit(EXIT_AT_ONCE);
         });
     };

@@ -219,7 +219,7 @@ fn stop(
 ) -> Result<(), String> {
     let watch = runtime.handle().clone();
     let stop_at_once = watch.spawn(async move {
-        signals.next().await;
+        signals.next_at_once().await;
         // What was logged last is what somebody will look for who was in a hurry.
         flush(log);
         std::process::exit(EXIT_AT_ONCE);
@@ -316,7 +316,7 @@ fn started(
             });
             let is_at_once = runtime.block_on(async {
                 tokio::select! {
-                    _signal = signals.next() => true,
+                    () = signals.next_at_once() => true,
                     _given_up = is_given_up => false,
                 }
             });

@@ -109,6 +109,34 @@ fn a_second_signal_while_it_is_ending_stops_it_at_once() {
 }
 
 #[test]
+fn a_terminal_that_closes_ends_the_server_cleanly_and_is_no_second_signal() {
+    let directory = data_directory();
+    let mut kew = Kew::start(directory.path());
+    body(&kew, "CreateQueue", r#"{"QueueName":"orders"}"#);
+    // The terminal sends it, and the shell in it.
+    kew.signal("HUP");
+    kew.signal("HUP");
+    assert_eq!(kew.exit_code(), Some(0), "{}", kew.errors());
+    assert!(kew.errors().contains("SIGHUP"), "{}", kew.errors());
+    let again = Kew::start(directory.path());
+    assert!(!again.errors().contains("cut short"), "{}", again.errors());
+}
+
+#[test]
+fn under_nohup_a_terminal_may_close() {
+    let directory = data_directory();
+    let data = directory.path().join("data").to_string_lossy().into_owned();
+    let mut kew =
+        Kew::start_by(program::command_that_ignores_hang_up(), directory.path(), &["--store", &data]);
+    kew.signal("HUP");
+    body(&kew, "CreateQueue", r#"{"QueueName":"orders"}"#);
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    assert!(kew.is_running(), "{}", kew.errors());
+    kew.signal("TERM");
+    assert_eq!(kew.exit_code(), Some(0), "{}", kew.errors());
+}
+
+#[test]
 fn a_second_server_on_the_same_directory_is_refused() {
     let directory = data_directory();
     let first = Kew::start(directory.path());

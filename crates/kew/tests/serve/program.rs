@@ -247,6 +247,13 @@ pub fn command_without_file_size_signal() -> Command {
     set_up(shell)
 }
 
+/// A command that ends in `kew serve`, begun as `nohup` begins it.
+pub fn command_that_ignores_hang_up() -> Command {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "trap '' HUP; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_kew")]);
+    set_up(shell)
+}
+
 /// A command that ends in `kew serve`, begun with a umask that lets everybody read and write.
 pub fn command_with_open_umask() -> Command {
     set_up(tool_with_open_umask())
