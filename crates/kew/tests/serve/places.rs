@@ -148,6 +148,42 @@ fn no_backup_of_shards_is_made_within_their_store() {
 }
 
 #[test]
+fn a_store_is_not_taken_for_a_damaged_backup() {
+    let directory = data_directory();
+    let (store, _) = store_and_backup(directory.path());
+    let several = directory.path().join("several");
+    done(&several, &["create", "--shards", "2"]);
+    for store in [&store, &several] {
+        let output = tool(store, &["backup", "--verify", &store.to_string_lossy()]);
+        let told = errors(&output);
+        assert_eq!(output.status.code(), Some(1), "{told}");
+        assert!(told.contains("is a store") && told.contains("kew store check"), "{told}");
+        assert!(!told.contains("damage"), "{told}");
+    }
+    let other = directory.path().join("other");
+    fs::create_dir(&other).expect(OURS);
+    let output = tool(&store, &["backup", "--verify", &other.to_string_lossy()]);
+    assert!(errors(&output).contains("holds no backup"), "{}", errors(&output));
+}
+
+#[test]
+fn a_damaged_line_of_a_list_moves_no_terminal_and_fills_no_screen() {
+    let directory = data_directory();
+    let (store, backup) = store_and_backup(directory.path());
+    let list = backup.join("BACKUP");
+    let text = fs::read_to_string(&list).expect("a backup has a list");
+    let bad = format!("{text}\u{1b}[2J\u{202e}{}\n", "x".repeat(100_000));
+    fs::write(&list, bad).expect(OURS);
+    for arguments in [&["backup", "--verify"][..], &["check"]] {
+        let output = tool(&store, &[arguments, &[&*backup.to_string_lossy()]].concat());
+        let told = format!("{}{}", String::from_utf8_lossy(&output.stdout), errors(&output));
+        assert_eq!(output.status.code(), Some(1), "{told}");
+        assert!(told.contains("BACKUP") && told.len() < 2_000, "{}", told.len());
+        assert!(!told.contains('\u{1b}') && !told.contains('\u{202e}'), "{told:?}");
+    }
+}
+
+#[test]
 fn an_opened_backup_is_not_called_a_run_that_was_cut_short() {
     let directory = data_directory();
     let kew = Kew::start(directory.path());

@@ -25,6 +25,7 @@ use output::Out;
 pub(super) use init::InitArgs;
 pub(super) use look::{MessageCommand, PeekArgs, TailArgs};
 pub(super) use node::NodeCommand;
+pub(super) use output::harmless;
 pub(super) use queue::QueueCommand;
 pub(super) use receive::ReceiveArgs;
 pub(super) use redrive::RedriveArgs;

@@ -104,7 +104,7 @@ fn harmless_json(text: &str) -> String {
 }
 
 /// A text without characters that move a terminal or turn the direction of what follows.
-pub(super) fn harmless(text: &str) -> String {
+pub(in crate::cli) fn harmless(text: &str) -> String {
     let mut harmless = String::with_capacity(text.len());
     for character in text.chars() {
         let is_control = character.is_control() && !matches!(character, '\n' | '\t');

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use kew_core::{ShardCount, ShardId, Timestamp};
-use kew_store_log::{Disk, Laid, LogStore, ShardFolders, Sharing, laid_out};
+use kew_store_log::{BACKUP_LIST, Disk, Laid, LogStore, ShardFolders, Sharing, laid_out};
 
 use super::lines::backup_lines;
 use super::place::Place;
@@ -97,16 +97,28 @@ fn copy(
 /// Compares a backup with its lists.
 pub(super) fn verify(target: &Path) -> Result<(), ToolError> {
     let mut files = 0;
-    if let Laid::Several(shards) = laid_out(target)? {
-        let copies = ShardFolders::look_at_copy(target)?;
-        if !copies.is_made() {
-            return Err(ToolError::HalfABackup(target.to_owned()));
+    match laid_out(target)? {
+        Laid::Several(shards) => {
+            let copies = ShardFolders::look_at_copy(target)?;
+            if !copies.is_made() {
+                return Err(ToolError::HalfABackup(target.to_owned()));
+            }
+            if !shards.all().any(|shard| has_list(&copies.path(shard))) {
+                return Err(ToolError::NotABackup(target.to_owned()));
+            }
+            for shard in shards.all() {
+                files += kew_store_log::verify_backup(&copies.path(shard))?.len();
+            }
         }
-        for shard in shards.all() {
-            files += kew_store_log::verify_backup(&copies.path(shard))?.len();
+        Laid::One if !has_list(target) => return Err(ToolError::NotABackup(target.to_owned())),
+        Laid::Nothing if target.is_dir() && !has_list(target) => {
+            return Err(ToolError::NoBackupThere(target.to_owned()));
         }
-    } else {
-        files = kew_store_log::verify_backup(target)?.len();
+        Laid::One | Laid::Nothing => files = kew_store_log::verify_backup(target)?.len(),
     }
     tell(&format!("every one of {files} files is as the list says\n"))
+}
+
+fn has_list(directory: &Path) -> bool {
+    directory.join(BACKUP_LIST).exists()
 }

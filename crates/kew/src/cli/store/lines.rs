@@ -5,10 +5,22 @@ use std::path::Path;
 use kew_core::ShardCount;
 use kew_store_log::{BackupReport, CheckReport, StoreStats, TailReport};
 
+use crate::cli::remote::harmless;
+
+/// Characters of one line about what was found.
+const FOUND_MAX: usize = 1_000;
+
+/// A text that may quote bytes of a damaged file: short, and without what moves a terminal.
+pub(super) fn readable(text: &str) -> String {
+    let shown: String = text.chars().take(FOUND_MAX).collect();
+    let cut = if shown.len() < text.len() { "…" } else { "" };
+    format!("{}{cut}", harmless(&shown))
+}
+
 pub(super) fn check_lines(report: &CheckReport) -> String {
     let mut lines = String::new();
     for problem in &report.problems {
-        lines.push_str(&format!("DAMAGE  {problem}\n"));
+        lines.push_str(&format!("DAMAGE  {}\n", readable(&problem.to_string())));
     }
     if let Some(tail) = &report.tail {
         lines.push_str(&format!("tail    {}\n", tail_line(tail)));

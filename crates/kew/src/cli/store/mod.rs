@@ -125,6 +125,12 @@ enum ToolError {
     TooManyShards,
     #[error("no backup can be made there: {} {why}", target.display())]
     Target { target: PathBuf, why: String },
+    #[error(
+        "{} is a store and has no list of a backup: one that was opened is no backup any more. `kew store check {}` reads a store", .0.display(), .0.display()
+    )]
+    NotABackup(PathBuf),
+    #[error("{} holds no backup", .0.display())]
+    NoBackupThere(PathBuf),
     #[error("{} is only a part of a backup: it was cut short", .0.display())]
     HalfABackup(PathBuf),
     #[error("{} is not empty: a backup is made in a directory of its own", .0.display())]
@@ -157,7 +163,7 @@ pub(super) fn run(store: &StoreArgs) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // With a closed output the exit code says it all.
-            let _told = writeln!(io::stderr().lock(), "error: {error}");
+            let _told = writeln!(io::stderr().lock(), "error: {}", lines::readable(&error.to_string()));
             if let ToolError::LeftOut(_) = error { LEFT_OUT.into() } else { ExitCode::FAILURE }
         }
     }
