@@ -6,7 +6,7 @@ use std::sync::Arc;
 use kew_core::command::{Browse, ListMoves, StartMove};
 use kew_core::outcome::Seen;
 use kew_core::{MoveTask, Queue, QueueKey, RuleError, Sequence, TaskFailure, TaskId, TaskState};
-use kew_engine::{Engine, Matching};
+use kew_engine::{Engine, EngineError, Matching};
 use kew_http::{Reply, StatusCode};
 use serde_json::{Map, Value, json};
 
@@ -162,8 +162,23 @@ pub(super) async fn cancel(cx: &Context<'_>) -> Result<Reply, ApiError> {
         return Ok(answer(StatusCode::OK, &task.shown(&cx.home())));
     }
     let id = task_of(cx)?;
-    let task = cx.console.work.run(move || async move { Ok(engine.cancel_move(id).await?) }).await?;
+    let work = move || async move {
+        match engine.cancel_move(id).await {
+            Err(EngineError::Rule(RuleError::TaskNotFound)) => {}
+            cancelled => return Ok(cancelled?),
+        }
+        let tasks = engine.list_moves(ListMoves { source: None }).await?;
+        let ended = tasks.iter().find(|task| task.id == id && task.state != TaskState::Running);
+        Err(ended.map_or_else(|| not_found(id), |task| has_ended(&id.0.to_string(), state(task).0)))
+    };
+    let task = cx.console.work.run(work).await?;
     Ok(answer(StatusCode::OK, &shown(&task, &cx.home())))
+}
+
+/// Refuses to stop a task that does not run any more.
+pub(super) fn has_ended(task: &str, state: &str) -> ApiError {
+    let message = format!("the task {task} has ended: it is {state}, and nothing of it is left to cancel");
+    ApiError::conflict("task_ended", message)
 }
 
 /// The task by filter that is named, also if an earlier start of the server began it.
@@ -200,12 +215,7 @@ fn not_found(id: TaskId) -> ApiError {
 }
 
 fn shown(task: &MoveTask, home: &Home<'_>) -> Value {
-    let (state, reason) = match task.state {
-        TaskState::Running => ("running", None),
-        TaskState::Completed => ("done", None),
-        TaskState::Cancelled => ("cancelled", None),
-        TaskState::Failed(failure) => ("failed", Some(reason(failure))),
-    };
+    let (state, reason) = state(task);
     let left = if task.state == TaskState::Completed { 0 } else { task.to_move.saturating_sub(task.moved) };
     json!({
         "task": task.id.0.to_string(),
@@ -217,6 +227,16 @@ fn shown(task: &MoveTask, home: &Home<'_>) -> Value {
         "filter": null,
         "reason": reason,
     })
+}
+
+/// A task's state, and why it failed.
+fn state(task: &MoveTask) -> (&'static str, Option<&'static str>) {
+    match task.state {
+        TaskState::Running => ("running", None),
+        TaskState::Completed => ("done", None),
+        TaskState::Cancelled => ("cancelled", None),
+        TaskState::Failed(failure) => ("failed", Some(reason(failure))),
+    }
 }
 
 fn reason(failure: TaskFailure) -> &'static str {

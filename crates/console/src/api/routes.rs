@@ -187,7 +187,7 @@ pub(crate) static ROUTES: &[Route] = &[
         .refusals(&[(404, "There is no such task")]),
     post("/redrives/{task}/cancel", Op::CancelRedrive, "cancelRedrive", "Stops a task; what was moved stays moved")
         .reply(REDRIVE)
-        .refusals(&[(404, "There is no such running task")]),
+        .refusals(&[(404, "There is no such task"), (409, "It has ended: the message says how")]),
     get("/push/attempts", Op::PushAttempts, "pushAttempts", "What came of batches brought to consumers lately, newest first, and which cannot be reached")
         .query(&[
             field("queue", Kind::Text(200), "Only of this queue, by its name alone"),

@@ -18,6 +18,7 @@ use kew_engine::{Engine, EngineError};
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
+use super::redrives::has_ended;
 use crate::board::{Board, Phase};
 use crate::error::ApiError;
 pub(super) use task::{Order, Task};
@@ -102,7 +103,7 @@ impl Filtered {
         let task = self.task(id).ok_or_else(|| ApiError::from(RuleError::TaskNotFound))?;
         let turn = task.turn.lock().await;
         if !task.is_running() {
-            return Err(RuleError::TaskNotFound.into());
+            return Err(has_ended(id, task.state()));
         }
         // First: a task that is forgotten in memory alone would go on at the next start.
         put(engine, id, None).await?;

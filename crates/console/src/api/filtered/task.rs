@@ -54,6 +54,18 @@ pub(super) enum State {
     Failed(&'static str),
 }
 
+impl State {
+    /// As the API names it.
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Done => "done",
+            Self::Cancelled => "cancelled",
+            Self::Failed(_) => "failed",
+        }
+    }
+}
+
 /// How far a task is.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Progress {
@@ -161,6 +173,11 @@ impl Task {
         self.progress.lock().state == State::Running
     }
 
+    /// Its state, as the API names it.
+    pub(super) fn state(&self) -> &'static str {
+        self.progress.lock().state.name()
+    }
+
     /// Whether its time is over.
     pub(super) fn is_over(&self, now: Timestamp) -> bool {
         self.order.started_at.plus(TASK_TIME_MAX) <= now
@@ -205,11 +222,10 @@ impl Task {
     /// The task as the API shows it.
     pub(in crate::api) fn shown(&self, home: &Home<'_>) -> Value {
         let progress = self.progress.lock().clone();
-        let (state, failure) = match progress.state {
-            State::Running => ("running", None),
-            State::Done => ("done", None),
-            State::Cancelled => ("cancelled", None),
-            State::Failed(why) => ("failed", Some(why.to_owned())),
+        let state = progress.state.name();
+        let failure = match progress.state {
+            State::Failed(why) => Some(why.to_owned()),
+            _ => None,
         };
         let reason = failure.or_else(|| left_because(&progress).filter(|_| state == "done"));
         let to = self.order.to.as_ref();

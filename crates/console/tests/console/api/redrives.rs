@@ -82,7 +82,8 @@ async fn a_slow_redrive_is_watched_and_cancelled() {
     let (moved, left) = (cancelled["moved"].as_u64(), cancelled["left"].as_u64());
     assert_eq!(moved.zip(left).map(|(moved, left)| moved + left), Some(2));
     let again = rig.post(&format!("{path}/cancel"), "").await;
-    assert_eq!((again.status, again.code()), (404, "task_not_found"));
+    assert_eq!((again.status, again.code()), (409, "task_ended"));
+    assert!(again.body.to_string().contains("cancelled"), "{again:?}");
 }
 
 #[tokio::test]
@@ -230,7 +231,8 @@ async fn a_slow_redrive_by_filter_is_watched_and_cancelled_and_keeps_others_off_
     );
     assert_eq!(visible(&rig, "other").await, cancelled["moved"]);
     let again = rig.post(&format!("{}/cancel", path(&begun["task"])), "").await;
-    assert_eq!((again.status, again.code()), (404, "task_not_found"));
+    assert_eq!((again.status, again.code()), (409, "task_ended"));
+    assert!(again.body.to_string().contains("cancelled"), "{again:?}");
     assert_eq!(
         rig.done("POST", "/queues/dead/redrive", r#"{"to":"other","per_second":1}"#).await["matched"],
         json!(left)
