@@ -70,6 +70,24 @@ fn a_message_is_sent_and_received_from_the_command_line() {
 }
 
 #[test]
+fn what_is_given_twice_is_refused_before_anything_is_sent() {
+    let (_directory, kew) = memory();
+    printed(&kew, &["queue", "create", "orders"]);
+    let attributes = ["--attribute", "colour=red", "--attribute", "colour=blue"];
+    let (code, output, errors) = run(&kew, &[&["send", "orders", "x"], &attributes[..]].concat(), "");
+    assert_eq!((code, output.as_str()), (2, ""), "{errors}");
+    assert!(errors.contains("colour is given twice"), "{errors}");
+    let settings = ["delay_seconds=1", "delay_seconds=2"];
+    for words in [&["queue", "create", "letters"], &["queue", "set", "orders"]] {
+        let (code, _, errors) = run(&kew, &[&words[..], &settings].concat(), "");
+        assert_eq!(code, 2, "{errors}");
+        assert!(errors.contains("delay_seconds is given twice"), "{errors}");
+    }
+    let shown: Value = serde_json::from_str(&printed(&kew, &["queue", "ls", "--json"])).expect("it is JSON");
+    assert_eq!((&shown["queue"], &shown["visible"]), (&"orders".into(), &0.into()));
+}
+
+#[test]
 fn receive_prints_objects_for_scripts_and_more_than_one_request_brings() {
     let (_directory, kew) = memory();
     printed(&kew, &["queue", "create", "orders"]);

@@ -109,8 +109,13 @@ fn message(args: &SendArgs, body: Vec<u8>) -> Result<Value, Failure> {
     ];
     let given = given.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
     message.extend(given);
-    let attributes: Map<String, Value> =
-        args.attributes.iter().map(|text| attribute(text)).collect::<Result<_, _>>()?;
+    let mut attributes = Map::new();
+    for (name, value) in args.attributes.iter().map(|text| attribute(text)).collect::<Result<Vec<_>, _>>()? {
+        if attributes.contains_key(&name) {
+            return Err(Failure::Usage(format!("--attribute: {name} is given twice")));
+        }
+        attributes.insert(name, value);
+    }
     if !attributes.is_empty() {
         message.insert("attributes".to_owned(), json!(attributes));
     }
