@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use kew_http::{form, percent};
 use serde_json::{Map, Value, json};
 
+use super::once::Once;
 use crate::error::ApiError;
 
 /// Pairs of a query.
@@ -186,8 +187,14 @@ impl Members {
         let members = if is_blank {
             Map::new()
         } else {
-            serde_json::from_slice(body)
-                .map_err(|error| ApiError::bad_request(format!("the body must be a JSON object: {error}")))?
+            match serde_json::from_slice::<Once>(body) {
+                Ok(Once(Value::Object(members))) => members,
+                Ok(_) => return Err(ApiError::bad_request("the body must be a JSON object")),
+                Err(error) => {
+                    let why = format!("the body must be a JSON object: {error}");
+                    return Err(ApiError::bad_request(why));
+                }
+            }
         };
         check(&members, fields, "the body")?;
         Ok(Self(members))
@@ -306,6 +313,8 @@ mod tests {
             r#"{"name":"a","all":["x","y","z"]}"#,
             r#"{"name":"a","all":[1]}"#,
             r#"{"name":"a","other":1}"#,
+            r#"{"name":"a","name":"b"}"#,
+            r#"{"name":"a","inner":{"deep":true,"deep":true}}"#,
         ] {
             assert!(read(wrong).is_err(), "{wrong}");
         }

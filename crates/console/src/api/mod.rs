@@ -17,6 +17,7 @@ mod locate;
 mod message_fields;
 mod messages;
 mod names;
+mod once;
 mod openapi;
 mod path;
 mod processing;

@@ -83,6 +83,15 @@ fn what_is_given_twice_is_refused_before_anything_is_sent() {
         assert_eq!(code, 2, "{errors}");
         assert!(errors.contains("delay_seconds is given twice"), "{errors}");
     }
+    for (path, body) in [
+        ("/queues", r#"{"name":"letters","name":"numbers"}"#),
+        ("/queues", r#"{"name":"letters","settings":{"delay_seconds":1,"delay_seconds":2}}"#),
+        ("/queues/orders/messages", r#"{"body":"a","attributes":{"colour":"red","colour":"blue"}}"#),
+    ] {
+        let (status, told) = kew.admin("POST", &format!("/api/v1{path}"), &[JSON], body);
+        assert_eq!(status, 400, "{told}");
+        assert!(told.contains("is given twice"), "{told}");
+    }
     let shown: Value = serde_json::from_str(&printed(&kew, &["queue", "ls", "--json"])).expect("it is JSON");
     assert_eq!((&shown["queue"], &shown["visible"]), (&"orders".into(), &0.into()));
 }
