@@ -37,7 +37,9 @@ use kew_http::{Dropped, Durations, Guard, Handler, Histogram, Replies, Reply, Re
 
 pub use access::{Role, User, UserError, hash as hash_password};
 pub use alarms::{AlarmMetric, AlarmRule, Firing};
-pub use api::{QueueDeclaration, QueueHome, SettingChange, can_name_a_queue, is_setting, is_shown_of_queues};
+pub use api::{
+    MembersOnce, QueueDeclaration, QueueHome, SettingChange, can_name_a_queue, is_setting, is_shown_of_queues,
+};
 pub use audit::{AuditEntry, AuditSink};
 pub use board::{Board, Running};
 pub use fleet::{Begun, Fleet, FleetNode, FleetNow, FleetShard, OwnNode, OwnShard, Seen};

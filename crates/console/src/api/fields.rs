@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use kew_http::{form, percent};
 use serde_json::{Map, Value, json};
 
-use super::once::Once;
+use super::once::MembersOnce;
 use crate::error::ApiError;
 
 /// Pairs of a query.
@@ -187,8 +187,8 @@ impl Members {
         let members = if is_blank {
             Map::new()
         } else {
-            match serde_json::from_slice::<Once>(body) {
-                Ok(Once(Value::Object(members))) => members,
+            match serde_json::from_slice::<MembersOnce>(body) {
+                Ok(MembersOnce(Value::Object(members))) => members,
                 Ok(_) => return Err(ApiError::bad_request("the body must be a JSON object")),
                 Err(error) => {
                     let why = format!("the body must be a JSON object: {error}");

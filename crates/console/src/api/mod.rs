@@ -55,6 +55,7 @@ pub(crate) use fields::{Field, Kind};
 pub(crate) use filtered::Filtered;
 pub(crate) use names::Home;
 pub use names::can_name_a_queue;
+pub use once::MembersOnce;
 pub(crate) use path::{BASE, Found, find};
 pub(crate) use settings::SETTINGS;
 pub(crate) use work::{Turns, Work};

@@ -8,10 +8,11 @@ use serde_json::{Map, Number, Value};
 /// Characters of a name that are said.
 const SAID_MAX: usize = 64;
 
-/// Such a value.
-pub(super) struct Once(pub(super) Value);
+/// A value whose objects, at any depth, name each member once.
+#[derive(Debug)]
+pub struct MembersOnce(pub Value);
 
-impl<'de> Deserialize<'de> for Once {
+impl<'de> Deserialize<'de> for MembersOnce {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         from.deserialize_any(Taken).map(Self)
     }
@@ -56,7 +57,7 @@ impl<'de> Visitor<'de> for Taken {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<Value, A::Error> {
         let mut list = Vec::new();
-        while let Some(Once(value)) = from.next_element()? {
+        while let Some(MembersOnce(value)) = from.next_element()? {
             list.push(value);
         }
         Ok(Value::Array(list))
@@ -69,7 +70,7 @@ impl<'de> Visitor<'de> for Taken {
                 let said: String = name.chars().take(SAID_MAX).collect();
                 return Err(A::Error::custom(format!("{said:?} is given twice")));
             }
-            let Once(value) = from.next_value()?;
+            let MembersOnce(value) = from.next_value()?;
             members.insert(name, value);
         }
         Ok(Value::Object(members))
@@ -92,7 +93,7 @@ mod tests {
             "[1,[],{}]",
             r#"{"a":{"a":[{"b":null}]}}"#,
         ] {
-            let Once(read) = serde_json::from_str(text).expect("it is JSON");
+            let MembersOnce(read) = serde_json::from_str(text).expect("it is JSON");
             assert_eq!(read, serde_json::from_str::<Value>(text).expect("it is JSON"));
         }
     }
@@ -100,10 +101,10 @@ mod tests {
     #[test]
     fn a_member_that_is_there_twice_is_refused_at_any_depth() {
         for text in [r#"{"a":1,"a":1}"#, r#"{"b":{"a":1,"\u0061":2}}"#, r#"[{"a":1,"b":2,"a":null}]"#] {
-            let refused = serde_json::from_str::<Once>(text).err().map(|error| error.to_string());
+            let refused = serde_json::from_str::<MembersOnce>(text).err().map(|error| error.to_string());
             assert!(refused.is_some_and(|why| why.starts_with("\"a\" is given twice")), "{text}");
         }
         let deep = format!("{}{}", "[".repeat(10_000), "]".repeat(10_000));
-        assert!(serde_json::from_str::<Once>(&deep).is_err(), "depth is bounded");
+        assert!(serde_json::from_str::<MembersOnce>(&deep).is_err(), "depth is bounded");
     }
 }

@@ -5,10 +5,10 @@ use std::fs::File;
 use std::io::{self, IsTerminal, Read};
 use std::path::Path;
 
+use kew_console::MembersOnce;
 use serde_json::{Map, Value};
 use toml::de::{DeTable, DeValue};
 
-use super::json::Strict;
 use crate::cli::remote::output;
 use crate::config;
 
@@ -142,12 +142,12 @@ fn of_toml_value(value: &DeValue<'_>) -> Result<Value, String> {
 fn of_json(text: &str) -> Result<Vec<Raw>, String> {
     let mut all = Vec::new();
     let mut lines = LineCount { text, at: 0, line: 1 };
-    let mut values = serde_json::Deserializer::from_str(text).into_iter::<Strict>();
+    let mut values = serde_json::Deserializer::from_str(text).into_iter::<MembersOnce>();
     loop {
         let behind = text.get(values.byte_offset()..).unwrap_or_default();
         let begins = text.len() - behind.trim_start().len();
         let Some(value) = values.next() else { return Ok(all) };
-        let Strict(value) = value.map_err(|error| format!("no JSON: {error}"))?;
+        let MembersOnce(value) = value.map_err(|error| format!("no JSON: {error}"))?;
         let line = lines.at(begins);
         let list = list(value).map_err(|why| format!("line {line}: {why}"))?;
         let is_alone = matches!(list, List::One(_));
@@ -275,7 +275,7 @@ mod tests {
         }
         for (text, expected) in [
             ("{\"name\":\"a\"}\n{\"name\"}", "no JSON: expected `:` at line 2 column 8"),
-            ("{\"name\":\"a\",\n\"name\":\"b\"}", "no JSON: \"name\" is there twice at line 2"),
+            ("{\"name\":\"a\",\n\"name\":\"b\"}", "no JSON: \"name\" is given twice at line 2"),
             ("[1]", "queues[0] must be an object"),
             ("{}\n7", "line 2: a queue must be an object"),
             ("{\"queues\":{}}", "\"queues\" must be an array"),

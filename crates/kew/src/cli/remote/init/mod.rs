@@ -5,7 +5,6 @@
 
 mod entry;
 mod file;
-mod json;
 mod plan;
 mod report;
 
