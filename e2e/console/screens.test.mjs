@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
+import { setTimeout as delay } from "node:timers/promises";
 import { flaws, launch, open, picture } from "./browser.mjs";
 import { fill, start } from "./server.mjs";
 
@@ -127,6 +128,49 @@ test("figures live, pause and go on", async () => {
   await kew.api("/queues", { name: "thumb-new" });
   await page.getByRole("button", { name: "Pause live figures" }).click();
   await page.getByText("The list has changed.").waitFor();
+  assert.deepEqual(faults, []);
+  await context.close();
+});
+
+test("a page whose server is stopped says that it does not answer", async () => {
+  const stopped = await start();
+  await stopped.api("/queues", { name: "orders" });
+  const { page, context, faults, may } = await open(browser, stopped.url);
+  may.add("net::ERR_");
+  const at = page.locator("[data-pulse-at]");
+  await page.clock.install();
+  await page.goto("/queues/orders");
+  await at.getByText("as of").waitFor();
+  await stopped.stop();
+  let asked = 0;
+  page.on("request", () => (asked += 1));
+  await delay(3000);
+  assert.ok(asked <= 4, `${asked} requests in 3 s`);
+  await page.clock.fastForward(13_000);
+  await at.getByText("not live: the server does not answer").waitFor();
+  await picture(page, "stopped-light");
+  assert.deepEqual(await flaws(page), []);
+  assert.deepEqual(faults, []);
+  await context.close();
+});
+
+test("a page says when its figures come again, and when its queue is gone", async () => {
+  await kew.api("/queues", { name: "short-lived" });
+  const { page, context, faults, may } = await open(browser, kew.url);
+  may.add("Failed to load resource");
+  const at = page.locator("[data-pulse-at]");
+  await page.clock.install();
+  await page.goto("/queues/short-lived");
+  await at.getByText("as of").waitFor();
+  await page.route("**/live/**", (route) => route.abort("connectionrefused"));
+  await delay(6000);
+  await page.clock.fastForward(13_000);
+  await at.getByText("not live: the server does not answer").waitFor();
+  await page.unroute("**/live/**");
+  await page.clock.fastForward(10_000);
+  await at.getByText("as of").waitFor();
+  await kew.api("/queues/short-lived", {}, "DELETE");
+  await at.getByText("not live: this is gone").waitFor();
   assert.deepEqual(faults, []);
   await context.close();
 });

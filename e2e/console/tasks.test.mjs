@@ -202,6 +202,24 @@ test("people sign in by keyboard, choose colours, see no forms that act, and sig
   await context.close();
 });
 
+test("a page that is left open after its session has ended leads to the sign-in", async () => {
+  const { page, context, faults, may } = await open(browser, strict.url);
+  may.add("401");
+  await page.goto("/queues/orders?state=any");
+  await type(page, "User", "bert");
+  await type(page, "Password", "secret");
+  await Promise.all([page.waitForNavigation(), page.keyboard.press("Enter")]);
+  await context.clearCookies();
+  await page.locator("[data-pulse-at]").getByText("not live: you are signed out.").waitFor();
+  await picture(page, "signed-out-light");
+  assert.deepEqual(await flaws(page), []);
+  await follow(page, "Sign in", "a");
+  assert.equal(await heading(page), "Sign in");
+  assert.match(page.url(), /orders\?state=any$/);
+  assert.deepEqual(faults, []);
+  await context.close();
+});
+
 for (const colorScheme of ["light", "dark"]) {
   test(`a deletion is undone by keyboard, in ${colorScheme} colours`, async () => {
     const { id } = await kew.api("/queues/webhooks/messages", { body: "stays" });

@@ -10,6 +10,22 @@ const found = (attribute) => {
   return elements;
 };
 
+/** A server that is there answers a request for an event within 8 s. */
+const HEARD_WITHIN_MS = 12000;
+const ASKED_SOON_MS = 2000;
+const ASKED_LATER_MS = 10000;
+
+/** Why no figures come from an address: words for the page, when to ask again, whether signing in helps. */
+const reasonOf = async (address) => {
+  const status = await fetch(address).then((reply) => reply.status, () => 0);
+  if (status === 0) return { words: "the server does not answer", againInMs: ASKED_LATER_MS };
+  if (status === 200) return { againInMs: ASKED_SOON_MS };
+  if (status === 401) return { words: "you are signed out", needsSignIn: true };
+  if (status === 404) return { words: "this is gone" };
+  if (status >= 500) return { words: "not available now", againInMs: ASKED_LATER_MS };
+  return { words: "load the page again" };
+};
+
 /** Keeps the figures of a page fresh until it is paused, hidden or left. */
 const watch = (address) => {
   const [texts, points] = [found("data-live"), found("data-points")];
@@ -18,9 +34,15 @@ const watch = (address) => {
     pulse.querySelector(`[${name}]`));
   const stale = document.querySelector("[data-stale]");
   let source = null;
-  let again = 0;
+  // Asks again, or gives up, when its time has come.
+  let timer = 0;
+  // When the last event came, or the first was asked for; how often the browser asked in vain since.
+  let [heardAt, failures] = [0, 0];
 
   const take = (event) => {
+    [heardAt, failures] = [performance.now(), 0];
+    clearTimeout(timer);
+    timer = setTimeout(lose, HEARD_WITHIN_MS);
     const news = JSON.parse(event.data);
     for (const [name, text] of Object.entries(news.texts)) {
       const element = texts.get(name);
@@ -34,23 +56,58 @@ const watch = (address) => {
       stale.hidden = isSame;
     }
     at.textContent = `as of ${new Date().toLocaleTimeString()}`;
+    if (state.textContent.startsWith("not live")) state.textContent = "";
+  };
+  const say = ({ words, needsSignIn }) => {
+    const text = `not live: ${words}`;
+    if (state.textContent !== text) state.textContent = text;
+    at.textContent = text;
+    if (!needsSignIn) return;
+    const link = document.createElement("a");
+    [link.href, link.textContent] = [location.href, "Sign in"];
+    at.append(". ", link);
   };
   const close = () => {
-    clearTimeout(again);
+    clearTimeout(timer);
     source?.close();
     source = null;
   };
-  const open = () => {
-    if (source || document.hidden || button.getAttribute("aria-pressed") === "true") return;
+  // Nothing came: a server that is away is not asked five times a second, as the browser would by itself.
+  const lose = () => {
+    close();
+    const isLost = performance.now() - heardAt >= HEARD_WITHIN_MS;
+    if (isLost) say({ words: "the server does not answer" });
+    timer = setTimeout(connect, isLost ? ASKED_LATER_MS : ASKED_SOON_MS);
+  };
+  // The server refused; why, a source does not say.
+  const explain = async () => {
+    const refused = source;
+    const reason = await reasonOf(address);
+    if (source !== refused) return;
+    close();
+    if (reason.words) say(reason);
+    if (reason.againInMs) timer = setTimeout(connect, reason.againInMs);
+  };
+  const connect = () => {
     source = new EventSource(address);
+    timer = setTimeout(lose, HEARD_WITHIN_MS);
     source.onmessage = take;
     source.onerror = () => {
-      // A source that asks again by itself is one between two events.
-      if (source?.readyState !== EventSource.CLOSED) return;
-      close();
-      at.textContent = "not live: the server does not answer";
-      again = setTimeout(open, 10000);
+      if (source?.readyState === EventSource.CLOSED) {
+        clearTimeout(timer);
+        explain();
+        return;
+      }
+      // Each event ends its reply, so one error follows each; a further one is a request that was not answered.
+      failures += 1;
+      if (failures > 1) lose();
     };
+  };
+  const open = () => {
+    if (source || document.hidden || button.getAttribute("aria-pressed") === "true") return;
+    clearTimeout(timer);
+    [heardAt, failures] = [performance.now(), 0];
+    connect();
   };
 
   button.addEventListener("click", () => {
