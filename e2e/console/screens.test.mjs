@@ -116,6 +116,42 @@ for (const theme of THEMES) {
   });
 }
 
+/** Cells whose text takes more than one line, or is wider than its cell. */
+const broken = (cells) => {
+  const isBroken = (cell) => {
+    const content = document.createRange();
+    content.selectNodeContents(cell);
+    const { height, right } = content.getBoundingClientRect();
+    return height > 30 || right > cell.getBoundingClientRect().right + 1;
+  };
+  return cells.filter(isBroken).map((cell) => cell.innerText);
+};
+
+test("names and types of attributes are not broken by long values", async () => {
+  const long = "n".repeat(256);
+  const attributes = {
+    "correlation-id": "w".repeat(900),
+    [long]: "a value of several words",
+    size: { type: "Number.bytes", value: "17" },
+  };
+  const { id } = await kew.api("/queues/emails/messages", { body: "x", attributes });
+  for (const [name, width] of [["large", 1280], ["small", 360]]) {
+    const { page, context, faults } = await open(browser, kew.url, { viewport: { width, height: 740 } });
+    await page.goto(`/queues/emails/messages/${id}`);
+    await picture(page, `attributes-${name}-light`);
+    assert.deepEqual(await flaws(page), []);
+    const cells = page.locator(".attributes th, .attributes td.quiet");
+    const lines = await cells.evaluateAll(broken);
+    if (name === "large") assert.deepEqual(lines, [long]);
+    assert.ok(!lines.includes("correlation-id") && !lines.includes("String"), lines.join(" "));
+    const wider = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+    assert.ok(wider <= 0, `the page is ${wider} pixels wider than its window`);
+    assert.deepEqual(faults, []);
+    await context.close();
+  }
+  await kew.api(`/queues/emails/messages/${id}/delete`, {});
+});
+
 test("figures live, pause and go on", async () => {
   const { page, context, faults } = await open(browser, kew.url);
   await page.goto("/?prefix=thumb");

@@ -177,28 +177,30 @@ impl Page {
             let query = query_of(&[("name", name), ("cursor", &self.cursor)]);
             path.as_ref().map(|path| format!("{path}/attribute{query}"))
         };
-        fact(
-            "Attributes",
-            html! {
-                table.pairs {
-                    @for (name, one) in all {
-                        @let value = read::text(one, "value");
-                        @let (beginning, has_more) = text::beginning(value, ATTRIBUTE_SHOWN_MAX);
-                        tr {
-                            th scope="row" { (text::isolated(name)) }
-                            td {
-                                (text::isolated(beginning))
-                                @if has_more {
-                                    "… " span.quiet { (text::bytes(value.len() as u64)) }
-                                    @if let Some(file) = file(name) { " " a href=(file) { "Download" } }
+        html! {
+            div.whole {
+                dt { "Attributes" }
+                dd {
+                    table.pairs.attributes {
+                        @for (name, one) in all {
+                            @let value = read::text(one, "value");
+                            @let (beginning, has_more) = text::beginning(value, ATTRIBUTE_SHOWN_MAX);
+                            tr {
+                                th scope="row" { (text::isolated(name)) }
+                                td {
+                                    (text::isolated(beginning))
+                                    @if has_more {
+                                        "… " span.quiet { (text::bytes(value.len() as u64)) }
+                                        @if let Some(file) = file(name) { " " a href=(file) { "Download" } }
+                                    }
                                 }
+                                td.quiet { (text::isolated(read::text(one, "type"))) }
                             }
-                            td.quiet { (text::isolated(read::text(one, "type"))) }
                         }
                     }
                 }
-            },
-        )
+            }
+        }
     }
 
     fn is_gone(&self) -> bool {
