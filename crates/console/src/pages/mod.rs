@@ -121,8 +121,7 @@ impl Console {
     }
 
     fn ask_to_sign_in(&self, request: &Request) -> Reply {
-        let (frame, next) = (self.frame(request), sign_in::here(request));
-        sign_in::page(self, &frame, StatusCode::UNAUTHORIZED, None, &next)
+        sign_in::ask(self, &self.frame(request), request)
     }
 
     fn visit<'a>(&'a self, request: &'a Request, frame: Frame) -> Result<Visit<'a>, Trouble> {

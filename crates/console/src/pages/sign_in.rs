@@ -13,12 +13,24 @@ const SET_COOKIE: HeaderName = HeaderName::from_static("set-cookie");
 const WWW_AUTHENTICATE: HeaderName = HeaderName::from_static("www-authenticate");
 /// Bytes of an address that a form comes back to.
 const ADDRESS_MAX: usize = 4_096;
+const FORM_LOST: &str = "Your session has ended: what you sent was not done. Sign in and send it again.";
 
 /// The address of the page that a request asks for: forms come back to it. That of what is no page is the first page.
 pub(super) fn here(request: &Request) -> String {
     let target = request.uri.path_and_query().map_or("/", |target| target.as_str());
     let is_page = matches!(request.method, Method::GET | Method::HEAD) && request.uri.path() != "/sign-in";
     if is_page { own_address(target) } else { "/".to_owned() }
+}
+
+/// The page that a form was sent from, as its browser says. That of another server is the first page.
+pub(super) fn came_from(request: &Request) -> String {
+    let text = |name: &str| request.header(name).filter(|text| !text.is_empty());
+    let referer = text("referer").and_then(|referer| Some(referer.split_once("://")?.1));
+    let below = referer.zip(text("host")).and_then(|(referer, host)| referer.strip_prefix(host));
+    match below.map(own_address) {
+        Some(address) if !address.starts_with("/sign-in") => address,
+        _ => "/".to_owned(),
+    }
 }
 
 /// An address below this server, or that of the first page: a form never leads elsewhere.
@@ -35,7 +47,15 @@ pub(super) fn show(visit: &Visit<'_>) -> Reply {
     page(visit.console, &visit.frame, StatusCode::OK, None, &next)
 }
 
-/// The page, after a failed attempt with the reason.
+/// The page where something else was asked for by a visitor who has not signed in. A form that was sent is lost, which
+/// is said; signing in leads to the page that it was on.
+pub(super) fn ask(console: &Console, frame: &Frame, request: &Request) -> Reply {
+    let is_form = request.method == Method::POST && request.uri.path() != "/sign-out";
+    let (lost, next) = if is_form { (Some(FORM_LOST), came_from(request)) } else { (None, here(request)) };
+    page(console, frame, StatusCode::UNAUTHORIZED, lost, &next)
+}
+
+/// The page, after a failed attempt or a form that was not followed with the reason.
 pub(super) fn page(
     console: &Console,
     frame: &Frame,
@@ -126,7 +146,45 @@ pub(super) async fn end(visit: &Visit<'_>) -> PageReply {
 
 #[cfg(test)]
 mod tests {
+    use kew_core::Timestamp;
+    use kew_http::{Headers, RequestId};
+
     use super::*;
+
+    #[test]
+    fn the_page_of_a_form_is_one_of_this_server() {
+        for (referer, expected) in [
+            ("http://kew:9325/queues/a/send?template=x", "/queues/a/send?template=x"),
+            ("https://kew:9325/queues/a", "/queues/a"),
+            ("http://kew:9325", "/"),
+            ("http://kew:9325/sign-in?next=%2F", "/"),
+            ("http://kew:93250/queues/a", "/"),
+            ("http://kew:9325.evil.example/queues/a", "/"),
+            ("http://kew:9325@evil.example/queues/a", "/"),
+            ("http://kew:9325//evil.example", "/"),
+            ("http://evil.example/queues/a", "/"),
+            ("/queues/a", "/"),
+            ("", "/"),
+        ] {
+            let mut headers = Headers::default();
+            for (name, value) in [("host", "kew:9325"), ("referer", referer)] {
+                let value = HeaderValue::from_str(value).expect("the test writes values of headers");
+                headers.append(HeaderName::from_static(name), value);
+            }
+            let request = Request {
+                method: Method::POST,
+                uri: "/queues/a/send".parse().expect("the test writes a path"),
+                headers,
+                body: Default::default(),
+                id: RequestId::from_chance(0),
+                received_at: Timestamp::ZERO,
+                peer: ([127, 0, 0, 1], 1).into(),
+                secure: false,
+                room: Default::default(),
+            };
+            assert_eq!(came_from(&request), expected, "{referer}");
+        }
+    }
 
     #[test]
     fn forms_come_back_to_this_server_only() {

@@ -26,6 +26,33 @@ async fn a_page_asks_who_has_not_signed_in_and_leads_back() {
 }
 
 #[tokio::test]
+async fn a_form_that_is_sent_after_its_session_says_so_and_signing_in_leads_back_to_it() {
+    let browser = Browser::signed_in("anna").await;
+    browser.queue(r#"{"name":"orders"}"#).await;
+    *browser.rig.clock.0.lock() = Duration::from_secs(3 * 3_600);
+    let send = |path: &'static str, referer: &'static str| {
+        let headers = [FORM, ("referer", referer)];
+        let browser = &browser;
+        async move { browser.ask("POST", path, &headers, &form(&[("body", "typed for an hour")])).await }
+    };
+    let sentence = "Your session has ended: what you sent was not done.";
+    for (path, referer, next) in [
+        ("/queues/orders/send", "http://localhost:9325/queues/orders/send", "/queues/orders/send"),
+        ("/queues/orders/pause", "http://localhost:9325/queues/orders?state=any", "/queues/orders?state=any"),
+        ("/queues/orders/pause", "http://evil.example/queues/orders", "/"),
+    ] {
+        let page = send(path, referer).await;
+        assert_eq!((page.status, page.has(sentence)), (401, true), "{path}: {}", page.text);
+        assert_eq!(page.between("name=\"next\" value=\"", "\""), next, "{path}");
+    }
+    // It is over anyway.
+    assert!(!send("/sign-out", "http://localhost:9325/").await.has(sentence));
+    assert!(!browser.get("/queues/orders").await.has(sentence));
+    let messages = browser.rig.ask("GET", "/queues/orders", &[("authorization", "Bearer hush")], "").await;
+    assert_eq!((&messages.body["visible"], &messages.body["paused"]), (&0.into(), &false.into()));
+}
+
+#[tokio::test]
 async fn a_wrong_password_is_said_on_the_page_and_too_many_wait() {
     let browser = Browser::at(rig(Guarded::Strictly).await);
     browser.get("/sign-in").await;
