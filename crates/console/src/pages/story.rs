@@ -25,20 +25,20 @@ pub(super) fn of_message(found: &Value) -> Markup {
             @if events.is_empty() {
                 p.empty { "The history has nothing of it. It begins with the start of the server and forgets the oldest events." }
             } @else {
-                ol.timeline { @for event in events { (moment(event)) } }
+                ol.timeline { @for (place, event) in events.iter().enumerate() { (moment(event, &events[..place])) } }
             }
         }
     }
 }
 
-/// One event in words.
-fn moment(event: &Value) -> Markup {
+/// One event in words, after those before it.
+fn moment(event: &Value, before: &[Value]) -> Markup {
     let by = read::given(event, "by");
     let until = read::whole_given(event, "until_ms");
     html! {
         li {
             (text::instant(read::whole(event, "at_ms"))) " "
-            strong { (words(read::text(event, "event"), read::text(event, "reason"))) }
+            strong { (words(event, before)) }
             @if let Some(by) = by { " by " (text::isolated(by)) }
             @if let Some(until) = until { " until " (text::instant(until)) }
             @if let Some(why) = read::given(event, "reason") { ", because " (because(why)) }
@@ -48,9 +48,9 @@ fn moment(event: &Value) -> Markup {
     }
 }
 
-fn words<'e>(event: &'e str, reason: &str) -> &'e str {
-    match event {
-        "taken_over" if reason == "shard" => "the queue's shard taken over",
+fn words<'e>(event: &'e Value, before: &[Value]) -> &'e str {
+    match read::text(event, "event") {
+        "taken_over" if read::text(event, "reason") == "shard" => "the queue's shard taken over",
         "sent" => "sent",
         "leased" => "leased",
         "extended" => "lease extended",
@@ -61,7 +61,8 @@ fn words<'e>(event: &'e str, reason: &str) -> &'e str {
         "dead_lettered" => "dead-lettered",
         "dropped" => "deleted",
         "moved" => "moved",
-        "acked" => "deleted by its receiver",
+        "acked" if is_leased(before, read::whole(event, "at_ms")) => "deleted by its receiver",
+        "acked" => "deleted",
         "expired" => "expired",
         "purged" => "deleted with all others of the queue",
         "imported" => "imported",
@@ -70,6 +71,19 @@ fn words<'e>(event: &'e str, reason: &str) -> &'e str {
         "rewritten" => "content replaced",
         other => other,
     }
+}
+
+/// Whether a lease holds at an instant. The history has one event for every deletion. Where no lease held it was an
+/// operator's, or a receiver's that came late.
+fn is_leased(before: &[Value], at_ms: u64) -> bool {
+    let until = before.iter().fold(None, |until, event| match read::text(event, "event") {
+        "leased" | "extended" => Some(read::whole_given(event, "until_ms").unwrap_or(u64::MAX)),
+        // What is noted of a consumer, or of the shard, ends no lease.
+        "failed" | "retried" | "taken_over" | "rewritten" | "imported" => until,
+        "dead_lettered" if read::text(event, "reason") == "put_aside" => until,
+        _ => None,
+    });
+    until.is_some_and(|until| until > at_ms)
 }
 
 fn because(reason: &str) -> &str {
@@ -85,5 +99,41 @@ fn because(reason: &str) -> &str {
         "unreachable" => "the consumer cannot be reached",
         "shard" => "the node before handed it over, or was lost",
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_deletion_is_its_receiver_s_where_a_lease_holds() {
+        let sent = json!({ "at_ms": 1, "event": "sent" });
+        let leased = json!({ "at_ms": 10, "event": "leased", "until_ms": 40 });
+        let endless = json!({ "at_ms": 10, "event": "leased" });
+        let extended = json!({ "at_ms": 20, "event": "extended", "until_ms": 90 });
+        let ended = json!({ "at_ms": 40, "event": "lease_ended" });
+        let failed = json!({ "at_ms": 20, "event": "failed", "reason": "threw" });
+        let put_aside = json!({ "at_ms": 20, "event": "dead_lettered", "reason": "put_aside" });
+        let moved = json!({ "at_ms": 20, "event": "dead_lettered", "reason": "attempts_exhausted" });
+        let (receiver, unknown) = ("deleted by its receiver", "deleted");
+        for (before, at, expected) in [
+            (vec![], 30, unknown),
+            (vec![&sent], 30, unknown),
+            (vec![&sent, &leased], 39, receiver),
+            (vec![&sent, &leased], 40, unknown),
+            (vec![&sent, &endless], 9_999, receiver),
+            (vec![&sent, &leased, &extended], 89, receiver),
+            (vec![&sent, &leased, &failed], 30, receiver),
+            (vec![&sent, &leased, &put_aside], 30, receiver),
+            (vec![&sent, &leased, &moved], 30, unknown),
+            (vec![&sent, &leased, &ended], 41, unknown),
+        ] {
+            let before: Vec<Value> = before.into_iter().cloned().collect();
+            let acked = json!({ "at_ms": at, "event": "acked" });
+            assert_eq!(words(&acked, &before), expected, "{before:?} at {at}");
+        }
     }
 }

@@ -133,6 +133,19 @@ async fn the_story_says_why_a_message_came_again() {
     browser.done(&format!("/queues/orders/messages/{id}/delete"), &[("sure", "yes")]).await;
     let page = browser.get(&format!("/queues/orders/messages/{id}")).await;
     assert!(page.status == 200 && page.has("gone") && !page.has("action=\"/queues"), "{}", page.text);
+    assert!(page.has("<strong>deleted</strong>"), "no receiver had it: {}", page.text);
+}
+
+#[tokio::test]
+async fn a_deletion_by_the_holder_of_a_lease_is_its_receiver_s() {
+    let browser = Browser::open().await;
+    browser.queue(r#"{"name":"orders"}"#).await;
+    let id = browser.message("orders", r#"{"body":"x"}"#).await;
+    let leased = browser.api("/queues/orders/receive", r#"{"visibility_seconds":60}"#).await;
+    let settled = serde_json::json!({ "delete": [leased["messages"][0]["receipt"]] });
+    browser.api("/queues/orders/settle", &settled.to_string()).await;
+    let page = browser.get(&format!("/queues/orders/messages/{id}")).await;
+    assert!(page.has("<strong>deleted by its receiver</strong>"), "{}", page.text);
 }
 
 #[tokio::test]
