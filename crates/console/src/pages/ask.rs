@@ -40,7 +40,18 @@ impl Visit<'_> {
         path: &str,
         body: String,
     ) -> Result<Value, Trouble> {
-        value_of(&self.exchange(method, path, &[], body.into()).await?)
+        Ok(self.change_with_status(method, path, body).await?.1)
+    }
+
+    /// The same with its status, where that says what became of it.
+    pub(super) async fn change_with_status(
+        &self,
+        method: Method,
+        path: &str,
+        body: String,
+    ) -> Result<(StatusCode, Value), Trouble> {
+        let reply = self.exchange(method, path, &[], body.into()).await?;
+        Ok((reply.status, value_of(&reply)?))
     }
 
     /// The API's reply, if it is one of success.

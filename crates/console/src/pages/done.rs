@@ -16,6 +16,7 @@ const LASTS_SECONDS: u32 = 60;
 /// All that can be said. The cookie holds the word before a sentence.
 const SENTENCES: &[(&str, &str)] = &[
     ("made", "The queue was made."),
+    ("was_there", "There was such a queue already."),
     ("saved", "The settings were saved."),
     ("paused", "Deliveries are paused. Sends are taken."),
     ("resumed", "Deliveries go on."),

@@ -215,12 +215,15 @@ pub(super) async fn create(visit: &Visit<'_>) -> PageReply {
     let made = match settings::changed(&form) {
         Ok(settings) => {
             let body = json!({ "name": name, "settings": settings });
-            visit.change(Method::POST, "/queues", &body).await
+            visit.change_with_status(Method::POST, "/queues", body.to_string()).await
         }
         Err(trouble) => Err(trouble),
     };
     match made {
-        Ok(made) => Ok(see_done(visit, &queue_path(read::text(&made, "queue")), "made")),
+        Ok((status, made)) => {
+            let done = if status == StatusCode::CREATED { "made" } else { "was_there" };
+            Ok(see_done(visit, &queue_path(read::text(&made, "queue")), done))
+        }
         Err(trouble) if trouble.is_of_the_form() => Ok(form_page(visit, Some((&form, &trouble)))),
         Err(trouble) => Err(trouble),
     }

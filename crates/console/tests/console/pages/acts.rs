@@ -8,6 +8,9 @@ async fn a_queue_is_made_changed_and_deleted_by_forms() {
     browser.get("/new-queue").await;
     let page = browser.done("/new-queue", &[("name", "orders"), ("visibility_seconds", "45")]).await;
     assert!(page.has("The queue was made."), "{}", page.text);
+    let page = browser.done("/new-queue", &[("name", "orders"), ("visibility_seconds", "45")]).await;
+    let said = (page.has("The queue was made."), page.has("There was such a queue already."));
+    assert_eq!(said, (false, true), "{}", page.text);
     let page = browser.get("/queues/orders/settings").await;
     assert!(page.has("name=\"visibility_seconds\" type=\"number\" inputmode=\"numeric\" min=\"0\" max=\"43200\" value=\"45\""), "{}", page.text);
     assert!(page.has("From 0 to 43,200. Default: <code>30</code>"), "{}", page.text);
