@@ -153,6 +153,7 @@ impl Frame {
     }
 
     fn top(&self, head: &Head) -> Markup {
+        // An id has 36 characters; blanks that were copied with it are cut by the page that looks for it.
         html! {
             header.top {
                 a.brand href="/" { "Kew" }
@@ -169,7 +170,7 @@ impl Frame {
                     }
                     form.find action="/messages" role="search" aria-label="A message by its id" {
                         label.hidden for="find" { "Id of a message" }
-                        input #find name="id" placeholder="Message id" size="24" maxlength="36" required
+                        input #find name="id" placeholder="Message id" size="24" maxlength="80" required
                             aria-keyshortcuts="f";
                         button { "Find" }
                     }
