@@ -152,6 +152,23 @@ test("names and types of attributes are not broken by long values", async () => 
   await kew.api(`/queues/emails/messages/${id}/delete`, {});
 });
 
+test("a time that is left counts down, and says when it is over", async () => {
+  await kew.api("/queues/webhooks/messages", { body: "late", delay_seconds: 90 });
+  const { page, context, faults } = await open(browser, kew.url);
+  await page.clock.install();
+  await page.goto("/queues/webhooks?state=delayed");
+  const left = page.locator("[data-until]");
+  await left.getByText(/^in 1 min/).waitFor();
+  await page.clock.fastForward(60_000);
+  await left.getByText(/^in [12]\d s$/).waitFor();
+  await page.clock.fastForward(30_000);
+  await left.getByText("over; load again", { exact: true }).waitFor();
+  await picture(page, "countdown-over-light");
+  assert.deepEqual(await flaws(page), []);
+  assert.deepEqual(faults, []);
+  await context.close();
+});
+
 test("figures live, pause and go on", async () => {
   const { page, context, faults } = await open(browser, kew.url);
   await page.goto("/?prefix=thumb");

@@ -123,14 +123,14 @@ const watch = (address) => {
   open();
 };
 
-/** How far an instant is, in the words of the server. */
+/** How far an instant that is to come is, in the words of the server. */
 const distance = (seconds) => {
-  const left = Math.abs(Math.round(seconds));
+  const left = Math.ceil(seconds);
   const parts = [[86400, "d", 3600, "h"], [3600, "h", 60, "min"], [60, "min", 1, "s"], [1, "s", 0, ""]];
-  const [unit, name, small, smallName] = parts.find(([size]) => left >= size) ?? parts[3];
+  const [unit, name, small, smallName] = parts.find(([size]) => left >= size);
   const rest = small ? Math.floor((left % unit) / small) : 0;
   const length = `${Math.floor(left / unit)} ${name}${rest ? ` ${rest} ${smallName}` : ""}`;
-  return seconds > 0 ? `in ${length}` : `${length} ago`;
+  return `in ${length}`;
 };
 
 /** Counts remaining times down, by the server's clock at the time of the page. */
@@ -142,7 +142,7 @@ const countDown = () => {
     if (document.hidden) return;
     for (const element of elements) {
       const left = element.dataset.until - element.dataset.now - (performance.now() - begun);
-      element.textContent = distance(left / 1000);
+      element.textContent = left > 0 ? distance(left / 1000) : (element.dataset.over ?? "over; load again");
     }
   }, 1000);
 };

@@ -247,7 +247,7 @@ fn waiting(visit: &Visit<'_>, id: &str, what: &str, left: Option<Duration>) -> M
             Some(left) => {
                 @let left_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
                 h1 { "Not done yet" }
-                p { (text::visible(what)) " This begins " strong data-until=(left_ms) data-now="0" { (text::distance(left_ms, 0)) } "." }
+                p { (text::visible(what)) " This begins " strong data-until=(left_ms) data-now="0" data-over="now" { (text::distance(left_ms, 0)) } "." }
                 @if visit.frame.may_act() {
                     div.acts role="group" aria-label="Before it begins" {
                         (form("undo", html! { button.main aria-keyshortcuts="u" { "Undo" } }))
