@@ -228,6 +228,27 @@ test("a page says when its figures come again, and when its queue is gone", asyn
   await context.close();
 });
 
+test("a page of a queue says when it has changed", async () => {
+  await kew.api("/queues", { name: "watched" });
+  const { page, context, faults } = await open(browser, kew.url);
+  await page.goto("/queues/watched");
+  await page.locator("[data-pulse-at]").getByText("as of").waitFor();
+  const hint = page.getByText("The queue has changed.");
+  assert.equal(await hint.isVisible(), false);
+  await kew.api("/queues/watched/messages", { body: "x" });
+  await hint.waitFor();
+  await picture(page, "queue-changed-light");
+  assert.deepEqual(await flaws(page), []);
+  await Promise.all([page.waitForNavigation(), page.getByRole("link", { name: "Load it again" }).click()]);
+  assert.equal(await hint.isVisible(), false);
+  await kew.api("/queues/watched/pause", {});
+  await hint.waitFor();
+  await page.getByRole("link", { name: "Load it again" }).click();
+  await page.getByRole("button", { name: "Resume deliveries" }).waitFor();
+  assert.deepEqual(faults, []);
+  await context.close();
+});
+
 test("a hostile body does nothing, and is copied as it is", async () => {
   const { page, context, faults } = await open(browser, kew.url, { permissions: ["clipboard-read", "clipboard-write"] });
   await page.goto(`/queues/orders/messages/${ids.odd}`);

@@ -55,6 +55,8 @@ const watch = (address) => {
       const isSame = news.queues.length === points.size && news.queues.every((queue) => points.has(queue));
       stale.hidden = isSame;
     }
+    // Once it has changed it may only look the same again.
+    if (stale && news.mark && news.mark !== stale.dataset.stale) stale.hidden = false;
     at.textContent = `as of ${new Date().toLocaleTimeString()}`;
     if (state.textContent.startsWith("not live")) state.textContent = "";
   };

@@ -17,7 +17,7 @@ use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
 use super::ask::of_queue;
 use super::layout::guarded;
 use super::trouble::Trouble;
-use super::{PageReply, Visit, queues, read, spark, text};
+use super::{PageReply, Visit, queue as queue_page, queues, read, spark, text};
 use crate::board::Phase;
 use crate::error::ApiError;
 
@@ -105,11 +105,11 @@ async fn write(visit: &Visit<'_>, look: u64, shown: &Shown) -> Result<Bytes, Tro
         Shown::Table { prefix, cursor } => {
             let found = queues::page_of(visit, prefix, cursor).await?;
             let rows: Vec<&Value> = read::list(&found, "queues").iter().collect();
-            Ok(text_of(visit, look, &rows, true).await)
+            Ok(text_of(visit, look, &rows, json!({ "queues": names_of(&rows) })).await)
         }
         Shown::Queue(name) => {
             let found = visit.read(&of_queue(name, ""), &[]).await?;
-            Ok(text_of(visit, look, &[&found], false).await)
+            Ok(text_of(visit, look, &[&found], json!({ "mark": queue_page::mark(&found) })).await)
         }
     }
 }
@@ -138,9 +138,14 @@ async fn next_look(visit: &Visit<'_>) -> Result<(OwnedSemaphorePermit, u64), Tro
     Ok((place, latest))
 }
 
-/// The figures of queues as one event. A table says which queues it has, so that a page can tell that others are there.
-async fn text_of(visit: &Visit<'_>, look: u64, rows: &[&Value], is_table: bool) -> Bytes {
-    let names: Vec<&str> = rows.iter().map(|row| read::text(row, "queue")).collect();
+fn names_of<'v>(rows: &[&'v Value]) -> Vec<&'v str> {
+    rows.iter().map(|row| read::text(row, "queue")).collect()
+}
+
+/// The figures of queues as one event. What a page compares, to tell that it shows what has changed, stands beside
+/// them: a table its queues, the page of a queue its mark.
+async fn text_of(visit: &Visit<'_>, look: u64, rows: &[&Value], compared: Value) -> Bytes {
+    let names = names_of(rows);
     let mut sparks = spark::of_queues(visit.console, &names).await;
     let (mut texts, mut points) = (Map::new(), Map::new());
     for row in rows {
@@ -152,7 +157,9 @@ async fn text_of(visit: &Visit<'_>, look: u64, rows: &[&Value], is_table: bool) 
         let spark = sparks.remove(queue).unwrap_or_default();
         points.insert(queue.to_owned(), spark.points.into());
     }
-    let names = if is_table { json!(names) } else { Value::Null };
-    let data = json!({ "texts": texts, "points": points, "queues": names });
+    let mut data = json!({ "texts": texts, "points": points });
+    if let (Value::Object(data), Value::Object(compared)) = (&mut data, compared) {
+        data.extend(compared);
+    }
     format!("retry: {AGAIN_IN_MS}\nid: {look}\ndata: {data}\n\n").into()
 }

@@ -9,7 +9,7 @@ use super::trouble::Trouble;
 use super::{Visit, message_path, query_of, queue_path, read, text};
 
 /// Messages of a page.
-const LIMIT: &str = "50";
+pub(super) const LIMIT: u64 = 50;
 /// Characters of a body that the list shows.
 const PREVIEW: usize = 160;
 /// What a search may name, in the API's own words, with a title and a hint.
@@ -26,7 +26,8 @@ const STATES: [(&str, &str); 4] =
 /// The list of messages, on a page of the queue.
 pub(super) async fn list(visit: &Visit<'_>, queue: &str, shown: &Value) -> Result<Markup, Trouble> {
     let state = visit.asked("state").unwrap_or("any");
-    let mut query = vec![("state", state), ("limit", LIMIT)];
+    let limit = LIMIT.to_string();
+    let mut query = vec![("state", state), ("limit", &*limit)];
     query.extend(ASKED.iter().filter_map(|(name, _, _)| Some((*name, visit.asked(name)?))));
     let mut narrowed: Vec<(&str, &str)> =
         query.iter().copied().filter(|(name, _)| *name != "limit").collect();

@@ -42,9 +42,24 @@ pub(super) async fn show(visit: &Visit<'_>, queue: &str) -> PageReply {
     let shown = visit.read(&of_queue(queue, ""), &[]).await?;
     let top = top(visit, queue, &shown, Tab::Messages).await;
     let found = messages::list(visit, queue, &shown).await?;
-    let content = html! { (top) (found) };
+    let content = html! {
+        (top)
+        p.note hidden data-stale=(mark(&shown)) {
+            "The queue has changed. " a href=(visit.frame.here) { "Load it again" }
+        }
+        (found)
+    };
     let stream = format!("/live/queue{}", query_of(&[("q", queue)]));
     Ok(visit.frame.page(StatusCode::OK, &Head::of(queue).at("/").live(stream), &content))
+}
+
+/// What the page of a queue was written from, beside the figures that live. Where this changes, the page shows what is
+/// not so any more: whether the queue is paused, its settings, and messages that are all on one page.
+pub(super) fn mark(shown: &Value) -> String {
+    let seen = |name: &str| read::whole(shown, name).min(messages::LIMIT + 1);
+    let is_paused = read::is_set(shown, "paused");
+    let counts = [seen("visible"), seen("in_flight"), seen("delayed")];
+    format!("{is_paused} {} {counts:?}", read::whole(shown, "modified_at_ms"))
 }
 
 /// What every page of a queue begins with.
