@@ -67,10 +67,10 @@ pub(super) async fn page_of(visit: &Visit<'_>, prefix: &str, cursor: &str) -> Re
 fn nothing(prefix: &str, cursor: &str, may_act: bool) -> Markup {
     html! {
         p.empty {
-            @if !prefix.is_empty() {
+            @if !cursor.is_empty() {
+                "No more queues."
+            } @else if !prefix.is_empty() {
                 "No queue's name begins with " strong { (text::isolated(prefix)) } "."
-            } @else if !cursor.is_empty() {
-                "No more queues follow. " a href="/" { "First page" }
             } @else {
                 "There are no queues yet. "
                 @if may_act { a href="/new-queue" { "Make one" } ", or send to one with an SDK." }

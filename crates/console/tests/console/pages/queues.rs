@@ -53,6 +53,18 @@ async fn pages_of_thousands_of_queues_are_small_and_lead_to_each_other() {
 }
 
 #[tokio::test]
+async fn a_later_page_without_queues_says_that_there_are_no_more() {
+    let browser = Browser::open().await;
+    browser.queue(r#"{"name":"orders"}"#).await;
+    for (query, first) in [("?prefix=or&cursor=orders", "/?prefix=or"), ("?cursor=orders", "/")] {
+        let page = browser.get(&format!("/{query}")).await;
+        assert!(page.has("No more queues.") && !page.has("name begins with <"), "{query}: {}", page.text);
+        let link = format!("href=\"{first}\" aria-keyshortcuts=\"b\">First page<");
+        assert!(page.has(&link), "{query}: {}", page.text);
+    }
+}
+
+#[tokio::test]
 async fn a_row_shows_the_figures_of_its_queue() {
     let browser = Browser::open().await;
     browser.queue(r#"{"name":"dead.fifo"}"#).await;
