@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kew_core::command::{Browse, CreateQueue, DeleteQueue, Purge, UpdateQueue};
-use kew_core::{Counts, Policy, Queue, QueueId, QueueKey, Timestamp};
+use kew_core::{AccountId, Counts, Policy, Queue, QueueId, QueueKey, Timestamp};
 use kew_engine::{Engine, WideListing};
 use kew_http::{Reply, StatusCode};
 use serde_json::{Map, Value, json};
@@ -24,14 +24,14 @@ const FIRST_BYTES: u64 = 64 << 10;
 /// `GET /queues`.
 pub(super) async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let running = cx.running()?;
-    let prefix = cx.query.text("prefix").unwrap_or_default().to_owned();
+    let begins = Beginning::of(cx.query.text("prefix").unwrap_or_default());
     let limit = usize::try_from(cx.query.whole("limit").unwrap_or(LIMIT_USUAL)).unwrap_or(usize::MAX);
     let after = cx.query.text("cursor").map(|cursor| cx.home().key(cursor)).transpose()?;
     let engine = Arc::clone(&running.engine);
     let work = move || async move {
         // One more than is shown says whether there are more.
         let max = limit.saturating_add(1);
-        Ok(engine.wide_page(WideListing { prefix: &prefix, after: after.as_ref(), max }))
+        Ok(begins.map_or_else(Vec::new, |begins| begins.page(&engine, after, max)))
     };
     let mut found = cx.console.work.run(work).await?;
     let has_more = found.len() > limit;
@@ -53,6 +53,38 @@ pub(super) async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
         json!({ "queues": rows, "next": next, "silent": gathered.silent })
     })
     .await
+}
+
+/// How a queue's name begins, or `account:region:name` of it. The part with a colon stands for that form: no name has
+/// one.
+struct Beginning {
+    full: String,
+    /// The first queue of that form that there may be.
+    from: Option<QueueKey>,
+    /// How the name begins, as far as the text goes.
+    name: String,
+}
+
+impl Beginning {
+    /// Nothing where no queue can be called so.
+    fn of(text: &str) -> Option<Self> {
+        let Some((account, below)) = text.split_once(':') else {
+            return Some(Self { full: String::new(), from: None, name: text.to_owned() });
+        };
+        let account = account.parse().ok().map(AccountId)?;
+        let (region, name) = below.split_once(':').unwrap_or((below, ""));
+        let from = Some(QueueKey::new(account, region, ""));
+        Some(Self { full: text.to_owned(), from, name: name.to_owned() })
+    }
+
+    fn page(&self, engine: &Engine, after: Option<QueueKey>, max: usize) -> Vec<Arc<Queue>> {
+        let after = after.max(self.from.clone());
+        let mut found = engine.wide_page(WideListing { prefix: &self.name, after: after.as_ref(), max });
+        // All of one form follow each other: account, region and name are the order of queues.
+        let other = found.iter().position(|queue| !names::full(&queue.key).starts_with(&self.full));
+        found.truncate(other.unwrap_or(found.len()));
+        found
+    }
 }
 
 /// Maximum queues of the server when one is made in an account that is not the default one. Each account may have as

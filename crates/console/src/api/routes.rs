@@ -29,7 +29,7 @@ const ACT_REFUSALS: &[(u16, &str)] = &[
 pub(crate) static ROUTES: &[Route] = &[
     get("/queues", Op::ListQueues, "listQueues", "Lists queues, sorted by account, region and name")
         .query(&[
-            field("prefix", Kind::Text(200), "Only queues whose name begins like this"),
+            field("prefix", Kind::Text(200), "Only queues whose name, or account:region:name, begins like this"),
             field("limit", Kind::Whole(1, 1_000), "Queues of one page").default("100"),
             field("cursor", Kind::Text(600), "`next` of the page before"),
         ])

@@ -15,6 +15,41 @@ async fn names(rig: &Rig, query: &str) -> (Vec<String>, Value) {
 }
 
 #[tokio::test]
+async fn queues_are_listed_by_the_beginning_of_either_form_of_their_names() {
+    let rig = rig::open().await;
+    let far =
+        ["000000000000:eu-west-1:in_eu", "000000000000:eu-west-1:in_eu-2", "000000000000:eu-west-3:in_eu"];
+    let other = ["000000000007:eu-west-1:in_eu", "000000000007:us-east-1:0"];
+    for name in [&far[..], &other, &["in_eu", "orders"]].concat() {
+        rig.done("POST", "/queues", &json!({ "name": name }).to_string()).await;
+    }
+    for (prefix, expected) in [
+        ("000000000000:eu-west-1:in_eu", &far[..2]),
+        ("000000000000:eu-west-1:in_eu-", &far[1..2]),
+        ("000000000000:eu-west-1:", &far[..2]),
+        ("000000000000:eu-west-1:x", &[]),
+        ("000000000000:eu-west", &far),
+        ("000000000000:us-east-1:o", &["orders"]),
+        ("000000000007:", &other),
+        ("000000000007:eu-west-1:in_eu:", &[]),
+        ("7:", &[]),
+        (":", &[]),
+        ("x:eu-west-1:in_eu", &[]),
+        ("0", &other[1..]),
+        ("o", &["orders"]),
+    ] {
+        assert_eq!(names(&rig, &format!("?prefix={prefix}")).await.0, expected, "{prefix}");
+    }
+    let (first, next) = names(&rig, "?prefix=000000000000:eu&limit=2").await;
+    assert_eq!(
+        (first.as_slice(), next.as_str()),
+        ([far[0], far[1]].map(str::to_owned).as_slice(), Some(far[1]))
+    );
+    let (second, next) = names(&rig, &format!("?prefix=000000000000:eu&limit=2&cursor={}", far[1])).await;
+    assert_eq!((second, next), (vec![far[2].to_owned()], Value::Null));
+}
+
+#[tokio::test]
 async fn a_queue_is_made_once_shown_changed_and_deleted() {
     let rig = rig::open().await;
     let settings = r#"{"visibility_seconds":60,"delay_seconds":5}"#;
