@@ -199,6 +199,8 @@ impl Visit<'_> {
     async fn show(&self, parts: &[&str]) -> Option<PageReply> {
         Some(match parts {
             [""] => queues::list(self).await,
+            // The API would name an address of its own as the one where there is nothing.
+            parts if parts.contains(&"") => return None,
             ["new-queue"] => queues::form(self),
             ["sign-in"] => Ok(sign_in::show(self)),
             ["messages"] => message::find(self).await,

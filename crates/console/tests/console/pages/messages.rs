@@ -159,6 +159,10 @@ async fn what_is_not_there_is_a_page_that_says_so() {
         ("/messages?id=x", 400, "UUID"),
         ("/messages", 400, "UUID"),
         ("/nothing", 404, "There is nothing at /nothing."),
+        ("/queues/", 404, "There is nothing at /queues/."),
+        ("/queues//settings", 404, "There is nothing at /queues//settings."),
+        ("/queues/orders/messages/", 404, "There is nothing at /queues/orders/messages/."),
+        ("/redrives/", 404, "There is nothing at /redrives/."),
         ("/queues/a:b", 400, "names no queue"),
         ("/?cursor=a:b", 400, "names no queue"),
     ] {
