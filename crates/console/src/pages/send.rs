@@ -70,10 +70,12 @@ fn is_fifo(shown: &Value) -> bool {
 /// The form with a draft in it.
 pub(super) fn fields(visit: &Visit<'_>, queue: &str, shown: &Value, draft: &Draft) -> Markup {
     let is_fifo = is_fifo(shown);
+    // What is sent again may be empty like the message that it stands for.
+    let may_be_empty = draft.original.is_some() && draft.body.is_empty();
     html! {
         form.stack.send method="post" action={ (queue_path(queue)) "/send" } {
             (visit.frame.proof())
-            label { "Body" textarea name="body" rows="8" spellcheck="false" required {
+            label { "Body" textarea name="body" rows="8" spellcheck="false" required[!may_be_empty] {
                 // A browser drops one line end here.
                 "\n" (draft.body)
             } }

@@ -81,6 +81,17 @@ async fn content_types_and_delays_are_kept() {
 }
 
 #[tokio::test]
+async fn a_body_may_be_empty_where_a_dialect_takes_such() {
+    let rig = with_queue().await;
+    rig.done("POST", "/queues/orders/messages", r#"{"body":""}"#).await;
+    rig.done("POST", "/queues/orders/messages", r#"{"body_base64":"","content_type":"bytes"}"#).await;
+    let found = receive(&rig, r#"{"max":9}"#).await;
+    assert_eq!((&found[0]["body"], &found[1]["body_base64"]), (&"".into(), &"".into()));
+    let fifo = rig.post("/queues/orders.fifo/messages", r#"{"body":"","group":"g"}"#).await;
+    assert_eq!((fifo.status, fifo.code()), (400, "bad_request"));
+}
+
+#[tokio::test]
 async fn fifo_messages_need_a_group_and_are_deduplicated() {
     let rig = with_queue().await;
     let send = async |body: Value| rig.post("/queues/orders.fifo/messages", &body.to_string()).await;
@@ -104,7 +115,9 @@ async fn what_no_queue_takes_is_refused() {
     rig.done("PATCH", "/queues/orders", r#"{"settings":{"body_bytes_max":1024}}"#).await;
     for (body, status) in [
         (json!({}), 400),
-        (json!({ "body": "" }), 400),
+        (json!({ "body": "", "attributes": { "a": "1" } }), 400),
+        (json!({ "body": "", "content_type": "json" }), 400),
+        (json!({ "body_base64": "", "content_type": "v8" }), 400),
         (json!({ "body": "x", "body_base64": "eA==" }), 400),
         (json!({ "body_base64": "AP8=" }), 400),
         (json!({ "body_base64": "?", "content_type": "bytes" }), 400),

@@ -181,6 +181,22 @@ async fn a_message_that_is_shown_in_base64_is_sent_again_as_what_it_was() {
 }
 
 #[tokio::test]
+async fn a_message_without_a_body_is_sent_again_as_it_was() {
+    let browser = Browser::open().await;
+    browser.queue(r#"{"name":"orders"}"#).await;
+    let id = browser.message("orders", r#"{"body":""}"#).await;
+    let body = "<textarea name=\"body\" rows=\"8\" spellcheck=\"false\"";
+    let page = browser.get(&format!("/queues/orders/messages/{id}/resend")).await;
+    assert!(page.has(&format!("{body}>\n</textarea>")), "{}", page.text);
+    let empty_form = browser.get("/queues/orders/send").await;
+    assert!(empty_form.has(&format!("{body} required>")), "{}", empty_form.text);
+    let fields = [("body", ""), ("original_queue", "orders"), ("original", &id), ("delete_original", "yes")];
+    let page = browser.done("/queues/orders/send", &fields).await;
+    assert!(page.has("The message was sent.") && page.has("text, 0 B"), "{}", page.text);
+    assert_eq!(browser.rig.get("/queues/orders").await.body["visible"], 1);
+}
+
+#[tokio::test]
 async fn one_dead_letter_is_corrected_and_sent_again() {
     let browser = Browser::open().await;
     let id = dead_letters(&browser).await;
