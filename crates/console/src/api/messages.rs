@@ -100,14 +100,7 @@ fn content(cx: &Context<'_>, queue: &Queue) -> Result<Content, ApiError> {
         let message = "the body is empty: only text and bytes without attributes may be, on a standard queue";
         return Err(ApiError::bad_request(message));
     }
-    let size = |attribute: &Attribute| {
-        let value = match &attribute.value {
-            AttributeValue::Text(text) => text.len(),
-            AttributeValue::Binary(bytes) => bytes.len(),
-        };
-        attribute.name.len() + attribute.data_type.len() + value
-    };
-    let bytes = body.len() + attributes.iter().map(size).sum::<usize>();
+    let bytes = body.len() + attributes.iter().map(bytes_of).sum::<usize>();
     let max = queue.policy.body_bytes_max;
     if bytes > max as usize {
         let message = format!("body and attributes have {bytes} bytes, and the queue accepts {max}");
@@ -122,6 +115,15 @@ fn content(cx: &Context<'_>, queue: &Queue) -> Result<Content, ApiError> {
         _ => return Err(ApiError::bad_request("attributes need the content_type text")),
     };
     Ok(Content { content_type, body, annotations })
+}
+
+/// Bytes of an attribute, as they count with the body.
+fn bytes_of(attribute: &Attribute) -> usize {
+    let value = match &attribute.value {
+        AttributeValue::Text(text) => text.len(),
+        AttributeValue::Binary(bytes) => bytes.len(),
+    };
+    attribute.name.len() + attribute.data_type.len() + value
 }
 
 fn attributes(given: Option<&Map<String, Value>>) -> Result<Vec<Attribute>, ApiError> {

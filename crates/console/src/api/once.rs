@@ -93,8 +93,8 @@ mod tests {
             "[1,[],{}]",
             r#"{"a":{"a":[{"b":null}]}}"#,
         ] {
-            let MembersOnce(read) = serde_json::from_str(text).expect("it is JSON");
-            assert_eq!(read, serde_json::from_str::<Value>(text).expect("it is JSON"));
+            let MembersOnce(read) = serde_json::from_str(text).expect("the text is JSON");
+            assert_eq!(read, serde_json::from_str::<Value>(text).expect("the text is JSON"));
         }
     }
 

@@ -92,7 +92,8 @@ fn what_is_given_twice_is_refused_before_anything_is_sent() {
         assert_eq!(status, 400, "{told}");
         assert!(told.contains("is given twice"), "{told}");
     }
-    let shown: Value = serde_json::from_str(&printed(&kew, &["queue", "ls", "--json"])).expect("it is JSON");
+    let shown: Value =
+        serde_json::from_str(&printed(&kew, &["queue", "ls", "--json"])).expect("the command prints JSON");
     assert_eq!((&shown["queue"], &shown["visible"]), (&"orders".into(), &0.into()));
 }
 

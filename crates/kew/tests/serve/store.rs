@@ -122,7 +122,8 @@ fn an_import_refuses_queues_that_no_client_can_address() {
     left_behind(one.path());
     let lines = done(one.path(), &["export"]);
     let bad = one.path().join("bad");
-    let at = lines.lines().position(|line| line.starts_with("{\"queue\":")).expect("there is a queue") + 1;
+    let at =
+        lines.lines().position(|line| line.starts_with("{\"queue\":")).expect("the export has a queue") + 1;
     for (good, wrong) in [
         ("\"name\":\"orders\"", "\"name\":\"or ders/../x\""),
         ("\"region\":\"us-east-1\"", "\"region\":\"us:east\""),
