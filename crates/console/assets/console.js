@@ -17,7 +17,8 @@ const ASKED_LATER_MS = 10000;
 
 /** Why no figures come from an address: words for the page, when to ask again, whether signing in helps. */
 const reasonOf = async (address) => {
-  const status = await fetch(address).then((reply) => reply.status, () => 0);
+  const signal = AbortSignal.timeout(HEARD_WITHIN_MS);
+  const status = await fetch(address, { signal }).then((reply) => reply.status, () => 0);
   if (status === 0) return { words: "the server does not answer", againInMs: ASKED_LATER_MS };
   if (status === 200) return { againInMs: ASKED_SOON_MS };
   if (status === 401) return { words: "you are signed out", needsSignIn: true };

@@ -77,12 +77,16 @@ impl Inner {
     /// Compares the names of a shard that is served already.
     pub(crate) async fn compare_names(&self, shard: ShardId) -> Result<(), StoreError> {
         let _one_at_a_time = self.directory.naming(shard).await;
-        let Some(engine) = self.engine().filter(|_| self.places.is_here(shard)) else { return Ok(()) };
+        let Some((engine, store)) = self.engine().zip(self.places.here(shard)) else { return Ok(()) };
         if !self.reaches_names_of(shard) {
             return Err(away("the database of names does not answer"));
         }
         // None of them gets or loses its name while the shard's names are held.
         let queues = self.list(&engine, shard).await;
+        // If it left meanwhile and came back, another owner may have made queues that are not in the list.
+        if !self.places.here(shard).is_some_and(|now| Arc::ptr_eq(&now, &store)) {
+            return Err(away("the shard has left this node"));
+        }
         self.names.settle(shard, queues.values().map(|queue| queue.key.clone()).collect()).await
     }
 }

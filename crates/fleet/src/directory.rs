@@ -24,6 +24,9 @@ use crate::times::TELLS_MAX;
 /// The pause before another node is notified, or asked, again.
 const PAUSE: Duration = Duration::from_millis(50);
 
+/// The conversation in which a shard's owner is heard, and the epoch of its newest owner.
+type Tenure = (Option<u64>, Option<i64>);
+
 impl Inner {
     /// Whether every queue there is is known here.
     pub(crate) fn knows_all(&self) -> bool {
@@ -76,7 +79,7 @@ impl Inner {
                 }
                 // Of before the list is read: what changes in a later conversation, or epoch, is not missed.
                 let (heard_in, epoch) = (self.carrier.heard_in(&node), self.epoch(shard));
-                if heard_in.is_some() && self.read_list(shard, &node, heard_in).await {
+                if heard_in.is_some() && self.read_list(shard, &node, (heard_in, epoch)).await {
                     self.directory.set_known(shard, Some(Known { from: node, heard_in, epoch }));
                 }
             }
@@ -86,25 +89,26 @@ impl Inner {
     }
 
     /// Reads the list of a shard's queues; false if that failed.
-    async fn read_list(&self, shard: ShardId, node: &NodeId, heard_in: Option<u64>) -> bool {
+    async fn read_list(&self, shard: ShardId, node: &NodeId, before: Tenure) -> bool {
         self.directory.begin_list();
-        let is_read = self.read_pages(shard, node, heard_in).await.is_some();
+        let is_read = self.read_pages(shard, node, before).await.is_some();
         self.directory.end_list();
         is_read
     }
 
     /// Shows the queues of a shard, a page at a time, and those no more that are on none. `None` if that failed, if
-    /// another node keeps the shard by now (this one may), or if the conversation in which changes are heard has ended.
-    async fn read_pages(&self, shard: ShardId, node: &NodeId, heard_in: Option<u64>) -> Option<()> {
-        let still = || self.is_at(shard, node) && self.carrier.heard_in(node) == heard_in;
+    /// another node keeps the shard by now (this one may) or did in between, or if the conversation in which changes are
+    /// heard has ended.
+    async fn read_pages(&self, shard: ShardId, node: &NodeId, before: Tenure) -> Option<()> {
+        let still = || self.is_at(shard, node) && (self.carrier.heard_in(node), self.epoch(shard)) == before;
         let (mut there, mut after) = (HashSet::new(), QueueId(0));
         loop {
             let page = self.carrier.carry(node, Request::Queues { shard, after }).await;
             let Ok(Ok(Reply::Queues(some, is_last))) = page else { return None };
             let engine = self.engine().filter(|_| still())?;
             self.directory.beside_list(|meanwhile| {
-                let there = some.iter().filter(|queue| !meanwhile.hidden.contains(&queue.id));
-                there.for_each(|queue| engine.show_queue(queue));
+                let shown = some.iter().filter(|queue| !meanwhile.hidden.contains(&queue.id));
+                shown.for_each(|queue| engine.show_queue(queue));
             });
             there.extend(some.iter().map(|queue| queue.id));
             match some.last() {

@@ -32,7 +32,7 @@ impl Targets {
         }
     }
 
-    /// Whether a batch can be brought there at this moment: a Worker that is down takes none.
+    /// Whether a batch can be brought there at this moment, and why not.
     pub(crate) fn standing(&self, account: AccountId, consumer: &Consumer) -> Standing {
         match (consumer.push().map(|push| &push.target), &self.workers) {
             (Some(Target::Worker { script }), Some(workers)) => workers.standing(account, script),

@@ -14,13 +14,13 @@ pub struct MembersOnce(pub Value);
 
 impl<'de> Deserialize<'de> for MembersOnce {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_any(Taken).map(Self)
+        from.deserialize_any(AnyValue).map(Self)
     }
 }
 
-struct Taken;
+struct AnyValue;
 
-impl<'de> Visitor<'de> for Taken {
+impl<'de> Visitor<'de> for AnyValue {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,6 +1,7 @@
 //! Where a new store may be made: in a directory of its own. A store takes the whole directory and closes it to other
 //! users of the machine, so one that holds anything else is refused before a byte or a mode of it is changed.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -9,9 +10,10 @@ use kew_store_log::{IDENTITY_FILE, RealDisk, is_untouched, laid_out};
 
 use crate::start_error::Occupied;
 
-/// What may lie where a store is made: what a start that was cut short leaves before the file `STORE` is there, and
-/// what a new file system brings.
-const MAY_LIE_THERE: [&str; 3] = ["LOCK", "STORE.tmp", "lost+found"];
+/// What may lie where a store is made, beside files whose names begin with a dot, such as `.gitkeep` or a new user's
+/// `.profile`: what a start that was cut short leaves before the file `STORE` is there, and what a new file system
+/// brings.
+const MAY_LIE_THERE: [&str; 5] = ["LOCK", "STORE.tmp", "lost+found", "aquota.user", "aquota.group"];
 /// Names that are said of what lies there.
 const SAID_MAX: usize = 3;
 /// Characters of such a name that are said.
@@ -28,7 +30,10 @@ pub(crate) fn stands_in_the_way(path: &Path) -> io::Result<Option<Occupied>> {
     if names.iter().any(|name| name == IDENTITY_FILE) || is_left_of_a_store(path)? {
         return Ok(None);
     }
-    let foreign = names.iter().filter(|name| !MAY_LIE_THERE.iter().any(|ours| *name == ours));
+    let may_lie = |name: &OsString| {
+        name.as_encoded_bytes().starts_with(b".") || MAY_LIE_THERE.iter().any(|ours| name == ours)
+    };
+    let foreign = names.iter().filter(|name| !may_lie(name));
     let foreign: Vec<String> = foreign.map(|name| name.to_string_lossy().into_owned()).collect();
     Ok((!foreign.is_empty()).then(|| Occupied { path: path.to_owned(), what: said(foreign) }))
 }
@@ -78,7 +83,9 @@ mod tests {
             &[][..],
             &["LOCK"],
             &["LOCK", "STORE.tmp"],
-            &["lost+found/"],
+            &["lost+found/", "aquota.user"],
+            &[".bash_logout", ".bashrc", ".profile"],
+            &[".gitkeep", ".snapshot/", ".DS_Store"],
             &["LOCK", "STORE"],
             &["LOCK", "STORE", "segments/"],
             &["STORE", "letter"],

@@ -70,13 +70,17 @@ fn a_message_is_sent_and_received_from_the_command_line() {
 }
 
 #[test]
-fn what_is_given_twice_is_refused_before_anything_is_sent() {
+fn what_is_given_twice_or_not_at_all_is_refused_before_anything_is_sent() {
     let (_directory, kew) = memory();
     printed(&kew, &["queue", "create", "orders"]);
     let attributes = ["--attribute", "colour=red", "--attribute", "colour=blue"];
     let (code, output, errors) = run(&kew, &[&["send", "orders", "x"], &attributes[..]].concat(), "");
     assert_eq!((code, output.as_str()), (2, ""), "{errors}");
     assert!(errors.contains("colour is given twice"), "{errors}");
+    let (code, output, errors) = run(&kew, &["send", "orders"], "");
+    assert_eq!((code, output.as_str()), (2, ""), "{errors}");
+    assert!(errors.contains("standard input is empty"), "{errors}");
+    printed(&kew, &["send", "orders", ""]);
     let settings = ["delay_seconds=1", "delay_seconds=2"];
     for words in [&["queue", "create", "letters"], &["queue", "set", "orders"]] {
         let (code, _, errors) = run(&kew, &[&words[..], &settings].concat(), "");

@@ -210,10 +210,14 @@ pub fn fail(flags: &[&str]) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
+/// What the system says of a process.
+pub fn status(id: u32) -> String {
+    std::fs::read_to_string(format!("/proc/{id}/status")).expect("the process has a folder in /proc")
+}
+
 /// A figure of a process's status, in KiB.
 pub fn member_of_status(id: u32, name: &str) -> u64 {
-    let status =
-        std::fs::read_to_string(format!("/proc/{id}/status")).expect("the process has a folder in /proc");
+    let status = status(id);
     let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     let kib = line.and_then(|line| line.trim().strip_suffix(" kB"));
     kib.and_then(|kib| kib.parse().ok()).unwrap_or_else(|| panic!("no {name} in {status}"))

@@ -137,6 +137,11 @@ fn an_import_refuses_queues_that_no_client_can_address() {
         let told = errors(&output);
         assert_eq!(output.status.code(), Some(1), "{wrong}: {told}");
         assert!(told.contains(&format!("importing line {at}: ")), "{told}");
+        assert!(told.contains("--unaddressable"), "{told}");
+        let store = other.path().join(format!("taken-{}", wrong.len()));
+        let arguments = ["import", "--unaddressable", "--from", &bad.to_string_lossy()];
+        let output = store_tool::tool(&store, &arguments);
+        assert_eq!(output.status.code(), Some(0), "{wrong}: {}", errors(&output));
     }
 }
 

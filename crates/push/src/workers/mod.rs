@@ -277,7 +277,7 @@ impl Workers {
         }
     }
 
-    /// Whether a Worker can take a batch now.
+    /// Whether a Worker can take a batch now, and why not.
     pub(crate) fn standing(&self, account: AccountId, name: &str) -> Standing {
         let Some(live) = self.shared.find(account, name).and_then(|worker| worker.live()) else {
             return Standing::Down;

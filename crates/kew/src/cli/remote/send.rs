@@ -89,6 +89,11 @@ fn body(args: &SendArgs) -> Result<Vec<u8>, Failure> {
     let mut body = Vec::new();
     let read = stdin.lock().take(INPUT_BYTES_MAX).read_to_end(&mut body);
     read.map_err(|error| Failure::Failed(format!("reading standard input: {error}")))?;
+    if body.is_empty() {
+        // The output of a command that failed, most likely.
+        let why = "standard input is empty; for a message without a body say kew send QUEUE ''";
+        return Err(Failure::Usage(why.to_owned()));
+    }
     Ok(body)
 }
 

@@ -23,16 +23,19 @@ pub(super) struct Addressed<R> {
     passed: usize,
     number: u64,
     refused: Option<String>,
+    /// Whether none is refused.
+    takes_all: bool,
 }
 
 impl<R: BufRead> Addressed<R> {
-    pub fn of(from: R) -> Self {
-        Self { from, line: Vec::new(), passed: 0, number: 0, refused: None }
+    /// With `takes_all` a queue that no client can address is passed on too.
+    pub fn of(from: R, takes_all: bool) -> Self {
+        Self { from, line: Vec::new(), passed: 0, number: 0, refused: None, takes_all }
     }
 
     /// Why the import failed, where it was for a line that was refused here.
     pub fn refusal(self) -> Option<LogError> {
-        let detail = self.refused?;
+        let detail = format!("{}; --unaddressable takes it as it is", self.refused?);
         let doing = format!("importing line {}", self.number);
         Some(LogError::Io { doing, kind: io::ErrorKind::InvalidData, detail })
     }
@@ -45,7 +48,7 @@ impl<R: BufRead> BufRead for Addressed<R> {
             self.passed = 0;
             self.from.read_until(b'\n', &mut self.line)?;
             self.number += 1;
-            self.refused = why_not(&self.line);
+            self.refused = if self.takes_all { None } else { why_not(&self.line) };
         }
         match &self.refused {
             Some(why) => Err(io::Error::new(io::ErrorKind::InvalidData, why.clone())),

@@ -81,6 +81,9 @@ enum Tool {
         /// Of this many shards
         #[arg(long, value_name = "N", value_parser = shard_count)]
         shards: Option<ShardCount>,
+        /// Take queues, too, whose names no client can say: no client receives from them or deletes them
+        #[arg(long)]
+        unaddressable: bool,
     },
     /// Make a consistent copy in an empty directory, with a list of sizes and checksums
     Backup {
@@ -204,7 +207,9 @@ impl StoreArgs {
             Tool::Check { directory } => check(&Place::named(directory, place)),
             Tool::Stats { json } => stats(&place, *json),
             Tool::Export { to, leave_out_damaged } => export::run(&place, to.as_deref(), *leave_out_damaged),
-            Tool::Import { from, shards } => import(&place, from.as_deref(), *shards),
+            Tool::Import { from, shards, unaddressable } => {
+                import(&place, from.as_deref(), *shards, *unaddressable)
+            }
             Tool::Backup { target, verify: true, .. } => backup::verify(target),
             Tool::Backup { target, link, verify: false } => backup::run(&place, target, *link),
         }
@@ -272,14 +277,19 @@ fn stats(place: &Place, json: bool) -> Result<(), ToolError> {
     tell(&if json { format!("{}\n", stats_json(&sum, shards)) } else { stats_lines(&sum, shards) })
 }
 
-fn import(place: &Place, from: Option<&Path>, shards: Option<ShardCount>) -> Result<(), ToolError> {
+fn import(
+    place: &Place,
+    from: Option<&Path>,
+    shards: Option<ShardCount>,
+    unaddressable: bool,
+) -> Result<(), ToolError> {
     let lines: Box<dyn BufRead> = match from {
         Some(path) => {
             Box::new(BufReader::new(File::open(path).map_err(doing(format!("opening {}", path.display())))?))
         }
         None => Box::new(io::stdin().lock()),
     };
-    let mut lines = Addressed::of(lines);
+    let mut lines = Addressed::of(lines, unaddressable);
     let mut filled = place.to_fill(shards)?;
     let was_store = filled.holds_store();
     let imported = import_into(&filled, &mut lines);
