@@ -97,8 +97,8 @@ impl Inner {
     }
 
     /// Shows the queues of a shard, a page at a time, and those no more that are on none. `None` if that failed, if
-    /// another node keeps the shard by now (this one may) or did in between, or if the conversation in which changes are
-    /// heard has ended.
+    /// another node keeps the shard by now (this one may) or did in between, or if the conversation has ended in which
+    /// changes are heard.
     async fn read_pages(&self, shard: ShardId, node: &NodeId, before: Tenure) -> Option<()> {
         let still = || self.is_at(shard, node) && (self.carrier.heard_in(node), self.epoch(shard)) == before;
         let (mut there, mut after) = (HashSet::new(), QueueId(0));

@@ -83,7 +83,8 @@ fn write_all(directory: &Path, command: &Command) -> io::Result<()> {
 
 fn page(command: &Command) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
-    clap_mangen::Man::new(command.clone()).render(&mut text)?;
+    let version = concat!("kew ", env!("CARGO_PKG_VERSION"));
+    clap_mangen::Man::new(command.clone()).source(version).render(&mut text)?;
     Ok(text)
 }
 
