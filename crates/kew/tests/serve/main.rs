@@ -111,7 +111,9 @@ fn a_second_signal_while_it_is_ending_stops_it_at_once() {
 #[test]
 fn a_terminal_that_closes_ends_the_server_cleanly_and_is_no_second_signal() {
     let directory = data_directory();
-    let mut kew = Kew::start(directory.path());
+    let data = directory.path().join("data").to_string_lossy().into_owned();
+    let command = program::command_that_heeds_hang_up();
+    let mut kew = Kew::start_by(command, directory.path(), &["--store", &data]);
     body(&kew, "CreateQueue", r#"{"QueueName":"orders"}"#);
     // The terminal sends it, and the shell in it.
     kew.signal("HUP");

@@ -258,6 +258,13 @@ pub fn command_that_ignores_hang_up() -> Command {
     set_up(shell)
 }
 
+/// A command that ends in `kew serve`, begun as at a terminal, also where the tests run under `nohup`.
+pub fn command_that_heeds_hang_up() -> Command {
+    let mut env = Command::new("env");
+    env.args(["--default-signal=HUP", env!("CARGO_BIN_EXE_kew")]);
+    set_up(env)
+}
+
 /// A command that ends in `kew serve`, begun with a umask that lets everybody read and write.
 pub fn command_with_open_umask() -> Command {
     set_up(tool_with_open_umask())
