@@ -130,10 +130,10 @@ mod tests {
     fn lines_pass_as_they_are_up_to_one_that_is_refused() {
         let good = "{\"store\":{}}\r\nno JSON\n{\"message\":{\"queue\":{\"name\":\"\"}}}\n\n";
         let mut text = String::new();
-        Addressed::of(good.as_bytes()).read_to_string(&mut text).expect("no line is refused");
+        Addressed::of(good.as_bytes(), false).read_to_string(&mut text).expect("no line is refused");
         assert_eq!(text, good);
         let bad = format!("{good}{{\"queue\":{{\"account\":0,\"region\":\"r\",\"name\":\"a b\"}}}}\nmore");
-        let mut lines = Addressed::of(bad.as_bytes());
+        let mut lines = Addressed::of(bad.as_bytes(), false);
         let passed: Vec<String> = lines.by_ref().lines().map_while(Result::ok).collect();
         assert_eq!(passed.len(), 4);
         let refusal = lines.refusal().expect("a line was refused").to_string();
