@@ -38,7 +38,8 @@ pub use accounts::{
 pub use args::{Printed, ServeArgs};
 pub use error::ConfigError;
 pub(crate) use file::place;
-pub use parse::{Address, KeySource, PgUrl, SHARDS_MAX, StoreChoice, address, is_postgres};
+pub use parse::{Address, KeySource, PgUrl, SHARDS_MAX, StoreChoice, address};
+pub use parse::{postgres_url, store_choice, without_password};
 pub use print::lines;
 pub use ready::strict;
 pub use values::{Values, urls};
@@ -305,7 +306,7 @@ impl Settings {
 /// Where messages are kept: as `databases` says, where that is set. Then `store` is not, or names the first of them.
 fn store(values: &Values) -> Result<StoreChoice, ConfigError> {
     let section = table::SERVER;
-    let store = values.read(section, "store", parse::store)?;
+    let store = values.read(section, "store", store_choice)?;
     let all = values.read_list(section, "databases", parse::database)?;
     let Some(all) = PgUrl::of_all(all).map(StoreChoice::Postgres) else { return Ok(store) };
     let is_said = values.at(section, "store").origin != values::Origin::Default;

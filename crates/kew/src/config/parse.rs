@@ -110,38 +110,58 @@ impl Address {
 }
 
 /// A directory, `memory`, or a URL of PostgreSQL.
-pub fn store(text: &str) -> Result<StoreChoice, String> {
+pub fn store_choice(text: &str) -> Result<StoreChoice, String> {
     const ALLOWED: &str = "a directory, `memory`, or postgres://USER@HOST/DATABASE";
-    match text {
-        "" => Err(ALLOWED.to_owned()),
-        "memory" => Ok(StoreChoice::Memory),
-        url if is_postgres(url) => Ok(StoreChoice::Postgres(PgUrl::of(url))),
-        text if text.contains("://") => Err(ALLOWED.to_owned()),
-        path => Ok(StoreChoice::Directory(PathBuf::from(path))),
+    match (text, postgres_url(text)) {
+        ("memory", _) => Ok(StoreChoice::Memory),
+        (_, Some(url)) => Ok(StoreChoice::Postgres(PgUrl::of(&url))),
+        // A URL that is written wrong must not become the name of a directory.
+        (text, None) if text.is_empty() || text.contains("://") || begins_like_postgres(text) => {
+            Err(ALLOWED.to_owned())
+        }
+        (path, None) => Ok(StoreChoice::Directory(PathBuf::from(path))),
     }
 }
 
 /// The URL of a database.
 pub fn database(text: &str) -> Result<String, String> {
-    if is_postgres(text) {
-        Ok(text.to_owned())
-    } else {
-        Err("postgres://USER@HOST/DATABASE, for each".to_owned())
-    }
+    postgres_url(text).ok_or_else(|| "postgres://USER@HOST/DATABASE, for each".to_owned())
 }
 
-/// A text as it may be shown: of the URL of a database the password is left out, and of any other URL the user too.
+/// A text as it may be shown: of the URL of a database the password is left out, and of any other URL, or of what is
+/// almost one, the user too.
 pub fn without_password(text: &str) -> String {
     if is_postgres(text) {
         return PgUrl::of(text).to_string();
     }
-    let parts = text.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.rsplit_once('@')?.1)));
-    parts.map_or_else(|| text.to_owned(), |(scheme, place)| format!("{scheme}://{place}"))
+    let rest = match (text.split_once("://"), text.split_once(':')) {
+        (Some((_, rest)), _) => rest,
+        (None, Some((_, rest))) if begins_like_postgres(text) => rest.trim_start_matches('/'),
+        (None, _) => return text.to_owned(),
+    };
+    let scheme = text.strip_suffix(rest).unwrap_or_default();
+    let place = rest.rsplit_once('@').map_or(rest, |(_, place)| place);
+    // A password may be given as a parameter too.
+    let of_password =
+        place.split_once('?').filter(|(_, rest)| rest.to_ascii_lowercase().contains("password"));
+    format!("{scheme}{}", of_password.map_or(place, |(place, _)| place))
+}
+
+/// A URL of PostgreSQL, its scheme in the small letters that the client knows; `None` for any other text.
+pub fn postgres_url(text: &str) -> Option<String> {
+    let (scheme, rest) = text.split_once("://").filter(|_| begins_like_postgres(text))?;
+    Some(format!("{}://{rest}", scheme.to_ascii_lowercase()))
 }
 
 /// Whether a text is a URL of PostgreSQL.
 pub fn is_postgres(text: &str) -> bool {
-    text.starts_with("postgres://") || text.starts_with("postgresql://")
+    postgres_url(text).is_some()
+}
+
+/// Whether a text begins with a scheme of PostgreSQL, in whatever letters, though it may be no URL.
+fn begins_like_postgres(text: &str) -> bool {
+    let scheme = text.split_once(':').map(|(scheme, _)| scheme.to_ascii_lowercase());
+    matches!(scheme.as_deref(), Some("postgres" | "postgresql"))
 }
 
 /// An address with a port. A port alone is one of this machine's loopback address.
@@ -367,6 +387,32 @@ mod tests {
         ] {
             assert_eq!(PgUrl::of(url).to_string(), shown);
         }
+    }
+
+    #[test]
+    fn a_url_that_is_written_wrong_is_no_directory_and_is_shown_without_its_password() {
+        for text in ["Postgres://u:s3cret@h/d", "POSTGRESQL://u:s3cret@h/d", "postgres://u:s3cret@h/d"] {
+            let choice = store_choice(text).expect("the schemes of PostgreSQL are known in any case");
+            let StoreChoice::Postgres(url) = choice else { panic!("{text} is a database") };
+            assert!(url.0.first().starts_with("postgres") && url.0.first().contains("s3cret"));
+            assert_eq!(database(text).as_deref(), Ok(url.0.first()));
+        }
+        for (text, shown) in [
+            ("mysql://u:s3cret@h/d", "mysql://h/d"),
+            ("mysql://h/d?user=u&Password=s3cret", "mysql://h/d"),
+            ("postgres:/u:s3cret@h/d", "postgres:/h/d"),
+            ("Postgresql:u:s3cret@h/d?password=s3cret", "Postgresql:h/d"),
+            ("postgres:", "postgres:"),
+        ] {
+            assert!(store_choice(text).is_err() && database(text).is_err(), "{text}");
+            assert_eq!(without_password(text), shown);
+        }
+        for path in ["./postgres:/d", "postgres", "a:b", "/var/lib/kew"] {
+            assert_eq!(store_choice(path), Ok(StoreChoice::Directory(path.into())));
+            assert_eq!(without_password(path), path);
+        }
+        assert_eq!(without_password("https://h/keys?tenant=1"), "https://h/keys?tenant=1");
+        assert!(store_choice("").is_err());
     }
 
     #[test]

@@ -358,3 +358,26 @@ fn a_store_without_its_manifest_or_its_segments_is_refused_by_name_by_everything
     std::fs::remove_dir_all(data.join("segments")).expect("the test can change its own files");
     refused(".seg");
 }
+
+#[test]
+fn a_url_that_is_written_wrong_makes_no_directory_and_its_password_is_not_shown() {
+    let directory = data_directory();
+    for url in ["mysql://u:s3cret@h/d", "postgres:/u:s3cret@h/d", "PostgreSQL:u:s3cret@h/d", "memory"] {
+        for arguments in [&["create"][..], &["check"], &["stats", "--store", url], &["create", url]] {
+            let output = store_tool::command(url, arguments).current_dir(directory.path()).output();
+            let output = output.expect("the program kew is built with its tests");
+            let said = errors(&output);
+            assert_eq!(output.status.code(), Some(2), "{url} {arguments:?}: {said}");
+            assert!(!said.contains("s3cret"), "{said}");
+        }
+    }
+    let known = store_tool::tool("Postgres://u:s3cret@127.0.0.1:1/d", &["stats"]);
+    let said = errors(&known);
+    assert!(said.contains("postgres://u@127.0.0.1:1/d") && !said.contains("s3cret"), "{said}");
+    let mut backup = store_tool::command("data", &["backup", "postgres:/u:s3cret@h/d"]);
+    let output =
+        backup.current_dir(directory.path()).output().expect("the program kew is built with its tests");
+    assert!(errors(&output).contains("no backup can be made there: postgres:/h/d"), "{}", errors(&output));
+    let made = std::fs::read_dir(directory.path()).expect("the directory is ours").count();
+    assert_eq!(made, 0);
+}

@@ -3,11 +3,16 @@
 use std::ffi::OsStr;
 use std::process::{Command, Output};
 
-/// Runs a command on a store.
-pub fn tool(store: impl AsRef<OsStr>, arguments: &[&str]) -> Output {
+/// A command on a store.
+pub fn command(store: impl AsRef<OsStr>, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kew"));
     command.env("KEW_STORE", store).arg("store").args(arguments);
-    command.output().expect("the program kew is built with its tests")
+    command
+}
+
+/// Runs a command on a store.
+pub fn tool(store: impl AsRef<OsStr>, arguments: &[&str]) -> Output {
+    command(store, arguments).output().expect("the program kew is built with its tests")
 }
 
 /// Runs one that must succeed, and says what it printed.

@@ -21,7 +21,7 @@ use kew_store_log::{
 };
 use thiserror::Error;
 
-use crate::config::{self, PgUrl, SHARDS_MAX, is_postgres};
+use crate::config::{self, PgUrl, SHARDS_MAX, StoreChoice};
 use crate::machine::{SystemEntropy, system_now};
 use crate::start_error::Occupied;
 use addressed::Addressed;
@@ -32,7 +32,7 @@ use place::{Filled, Place};
 #[derive(Args, Debug)]
 pub(super) struct StoreArgs {
     /// The store's directory, or postgres://USER@HOST/DATABASE [default: ./kew-data]
-    #[arg(long, global = true, env = "KEW_STORE", value_name = "PATH")]
+    #[arg(long, global = true, env = "KEW_STORE", value_name = "PATH", hide_env_values = true)]
     store: Option<PathBuf>,
 
     /// All databases of a store that lies in several, in their order; the first one is the store's own URL
@@ -104,6 +104,12 @@ enum Tool {
 enum ToolError {
     #[error("{} holds no store; name the directory with --store", .0.display())]
     NoStore(PathBuf),
+    #[error("{0} is not allowed as a store; it must be a directory, or postgres://USER@HOST/DATABASE")]
+    NoPlace(String),
+    #[error(
+        "a store in memory is gone with its server, and no tool sees it; a directory of that name is ./memory"
+    )]
+    InMemory,
     #[error(transparent)]
     Occupied(#[from] Occupied),
     #[error("{} is in use by {holder}: stop that server first", path.display())]
@@ -154,11 +160,23 @@ enum ToolError {
     LeftOut(u64),
 }
 
+impl ToolError {
+    fn code(&self) -> ExitCode {
+        match self {
+            Self::LeftOut(_) => LEFT_OUT.into(),
+            Self::NoPlace(_) | Self::InMemory | Self::NotADatabase | Self::TwoStores { .. } => WRONG.into(),
+            _ => ExitCode::FAILURE,
+        }
+    }
+}
+
 /// Where a store is that nothing names.
 const USUAL_STORE: &str = "./kew-data";
 
 /// The exit code of an export that is good but not of everything.
 const LEFT_OUT: u8 = 3;
+/// Asked wrongly.
+const WRONG: u8 = 2;
 
 /// Runs one tool.
 pub(super) fn run(store: &StoreArgs) -> ExitCode {
@@ -167,17 +185,25 @@ pub(super) fn run(store: &StoreArgs) -> ExitCode {
         Err(error) => {
             // With a closed output the exit code says it all.
             let _told = writeln!(io::stderr().lock(), "error: {}", lines::readable(&error.to_string()));
-            if let ToolError::LeftOut(_) = error { LEFT_OUT.into() } else { ExitCode::FAILURE }
+            error.code()
         }
     }
 }
 
 /// The store that lies in these databases, if some are named.
 fn databases(urls: &[String]) -> Result<Option<PgUrl>, ToolError> {
-    let urls: Vec<String> = urls.iter().flat_map(|text| config::urls(text)).collect();
-    match urls.iter().find(|url| !is_postgres(url)) {
-        Some(_) => Err(ToolError::NotADatabase),
-        None => Ok(PgUrl::of_all(urls)),
+    let urls = urls.iter().flat_map(|text| config::urls(text)).map(|url| config::postgres_url(&url));
+    urls.collect::<Option<Vec<_>>>().map(PgUrl::of_all).ok_or(ToolError::NotADatabase)
+}
+
+/// The directory of a backup; a URL is none, and must not become the name of one.
+fn folder(target: &Path) -> Result<&Path, ToolError> {
+    match target.to_str().map(|text| (text, config::store_choice(text))) {
+        None | Some((_, Ok(StoreChoice::Directory(_) | StoreChoice::Memory))) => Ok(target),
+        Some((text, Ok(StoreChoice::Postgres(_)) | Err(_))) => Err(ToolError::Target {
+            target: config::without_password(text).into(),
+            why: "is no directory".into(),
+        }),
     }
 }
 
@@ -189,9 +215,9 @@ fn shard_count(text: &str) -> Result<ShardCount, String> {
 impl StoreArgs {
     /// Where the store is: in the databases, where those are named. Then --store is not, or names the first of them.
     fn place(&self) -> Result<Place, ToolError> {
-        let store = self.store.as_deref().map(Place::of);
+        let store = self.store.as_deref().map(Place::of).transpose()?;
         let Some(url) = databases(&self.databases)? else {
-            return Ok(store.unwrap_or_else(|| Place::of(Path::new(USUAL_STORE))));
+            return Ok(store.unwrap_or_else(|| Place::Directory(USUAL_STORE.into())));
         };
         let all = Place::Postgres(url);
         match store.map(|store| store.shown()).filter(|store| *store != all.shown()) {
@@ -203,15 +229,15 @@ impl StoreArgs {
     fn run(&self) -> Result<(), ToolError> {
         let place = self.place()?;
         match &self.tool {
-            Tool::Create { place: named, shards } => create(&Place::named(named, place), *shards),
-            Tool::Check { directory } => check(&Place::named(directory, place)),
+            Tool::Create { place: named, shards } => create(&Place::named(named, place)?, *shards),
+            Tool::Check { directory } => check(&Place::named(directory, place)?),
             Tool::Stats { json } => stats(&place, *json),
             Tool::Export { to, leave_out_damaged } => export::run(&place, to.as_deref(), *leave_out_damaged),
             Tool::Import { from, shards, unaddressable } => {
                 import(&place, from.as_deref(), *shards, *unaddressable)
             }
-            Tool::Backup { target, verify: true, .. } => backup::verify(target),
-            Tool::Backup { target, link, verify: false } => backup::run(&place, target, *link),
+            Tool::Backup { target, verify: true, .. } => backup::verify(folder(target)?),
+            Tool::Backup { target, link, verify: false } => backup::run(&place, folder(target)?, *link),
         }
     }
 }

@@ -10,7 +10,7 @@ use kew_store_log::{
 };
 
 use super::{ToolError, doing, entropy, options, tell_tail};
-use crate::config::{PgUrl, SHARDS_MAX, is_postgres};
+use crate::config::{self, PgUrl, SHARDS_MAX, StoreChoice};
 use crate::opening;
 use crate::store::fresh;
 
@@ -21,14 +21,21 @@ pub(super) enum Place {
 }
 
 impl Place {
-    pub fn of(path: &Path) -> Self {
-        let url = path.to_str().filter(|text| is_postgres(text));
-        url.map_or_else(|| Self::Directory(path.to_owned()), |url| Self::Postgres(PgUrl::of(url)))
+    /// The one that a text means, as for `kew serve`.
+    pub fn of(path: &Path) -> Result<Self, ToolError> {
+        // What is no text can only be a path.
+        let Some(text) = path.to_str() else { return Ok(Self::Directory(path.to_owned())) };
+        match config::store_choice(text) {
+            Ok(StoreChoice::Directory(path)) => Ok(Self::Directory(path)),
+            Ok(StoreChoice::Postgres(url)) => Ok(Self::Postgres(url)),
+            Ok(StoreChoice::Memory) => Err(ToolError::InMemory),
+            Err(_) => Err(ToolError::NoPlace(config::without_password(text))),
+        }
     }
 
     /// The one that a command names, or else the usual one.
-    pub fn named(named: &Option<PathBuf>, usual: Self) -> Self {
-        named.as_deref().map_or(usual, Self::of)
+    pub fn named(named: &Option<PathBuf>, usual: Self) -> Result<Self, ToolError> {
+        named.as_deref().map_or(Ok(usual), Self::of)
     }
 
     /// In how many databases it is to lie, as far as that is said.
