@@ -9,7 +9,7 @@ use kew_http::hex;
 use toml::{Table, Value};
 
 use super::error::ConfigError;
-use super::file::shown_if_plain;
+use super::file::shown;
 
 /// The section's name.
 pub const SECTION: &str = "accounts";
@@ -290,7 +290,7 @@ impl<'a> Entry<'a> {
 
     fn refused(&self, key: &str, value: &Value, allowed: &str) -> ConfigError {
         let is_secret = matches!(key, "secret" | "keys" | "token" | "password_hash" | "webhook");
-        let value = if is_secret { "(hidden)".to_owned() } else { shown_if_plain(value) };
+        let value = if is_secret { "(hidden)".to_owned() } else { shown(value) };
         ConfigError::new(format!("{}.{key} = {value} is not allowed; it must be {allowed}", self.path))
     }
 

@@ -8,6 +8,7 @@ use toml::{Table, Value};
 use super::accounts::{self, Account};
 use super::alarms;
 use super::error::ConfigError;
+use super::parse::without_password;
 use super::table::{Kind, SETTINGS, Setting, sections};
 use super::users;
 use super::values::{Said, Written};
@@ -44,11 +45,8 @@ pub(super) fn contents(text: &str) -> Result<FileContents, ConfigError> {
             (name, Value::Table(table)) if sections().contains(&name) => {
                 read_section(name, table, &mut contents)?;
             }
-            (name, value) if sections().contains(&name) => {
-                return Err(ConfigError::new(format!(
-                    "{name} = {} must be a section: write [{name}]",
-                    shown_if_plain(value)
-                )));
+            (name, _) if sections().contains(&name) => {
+                return Err(ConfigError::new(format!("{name} must be a section: write [{name}]")));
             }
             (name, _) => {
                 return Err(ConfigError::new(format!(
@@ -98,7 +96,7 @@ fn read_section(section: &str, table: &Table, contents: &mut FileContents) -> Re
             continue;
         }
         let Some(setting) = Setting::at(section, key) else {
-            return Err(unknown_key(&format!("[{section}]"), key, value, &keys_of(section)));
+            return Err(unknown_key(section, key));
         };
         contents.said.insert((setting.section, setting.key), written(setting, value)?);
     }
@@ -144,29 +142,22 @@ fn keys_of(section: &str) -> Vec<&'static str> {
     SETTINGS.iter().filter(|setting| setting.section == section).map(|setting| setting.key).collect()
 }
 
-/// The error of an unknown key. Its value is not shown where it may be a secret.
-pub(super) fn unknown_key(place: &str, key: &str, value: &Value, allowed: &[&str]) -> ConfigError {
-    let secretive =
-        ["secret", "token", "key", "password"].iter().any(|word| key.to_lowercase().contains(word));
-    let value = if secretive { "(hidden)".to_owned() } else { shown_if_plain(value) };
-    ConfigError::new(format!(
-        "{place} {key} = {value} is not a known key; allowed are {}",
-        allowed.join(", ")
-    ))
+/// The error of an unknown key. What a mistyped key holds may be a secret, whatever it is called.
+fn unknown_key(section: &str, key: &str) -> ConfigError {
+    let allowed = keys_of(section).join(", ");
+    ConfigError::new(format!("[{section}] {key} = (hidden) is not a known key; allowed are {allowed}"))
 }
 
-/// The same where anything may stand: what a table or an array holds may be a secret.
-pub(super) fn shown_if_plain(value: &Value) -> String {
-    match value {
+/// A value in one line, cut where it is long. What a table or an array holds may be a secret, and in a URL there may
+/// be a password: neither is shown.
+pub(super) fn shown(value: &Value) -> String {
+    let text = match value {
         Value::Table(_) => "(a table)".to_owned(),
         Value::Array(_) => "(an array)".to_owned(),
-        value => shown(value),
-    }
-}
-
-/// A value in one line, cut where it is long.
-pub(super) fn shown(value: &Value) -> String {
-    let text = value.to_string().replace('\n', " ");
+        Value::String(text) => Value::String(without_password(text)).to_string(),
+        value => value.to_string(),
+    };
+    let text = text.replace('\n', " ");
     if text.chars().count() <= 80 { text } else { text.chars().take(80).chain("…".chars()).collect() }
 }
 
@@ -192,11 +183,18 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_in_a_wrong_place_is_not_shown_where_it_holds_more_than_one_value() {
+    fn what_stands_in_a_wrong_place_is_not_shown_where_it_may_be_a_secret() {
         for text in [
             "[[admin]]\ntoken = \"s3cret\"\n",
             "[sqs]\nlogin = { token = \"s3cret\" }\n",
             "[sqs]\nlogins = [\"s3cret\"]\n",
+            "[store]\nurl = \"postgres://kew:s3cret@h/db\"\n",
+            "[server]\npostgres = \"postgres://kew:s3cret@h/db\"\n",
+            "[admin]\ntokn = \"s3cret\"\n",
+            "admin = \"s3cret\"\n",
+            "[server]\nstore = [\"postgres://kew:s3cret@h/db\"]\n",
+            "[server]\ndatabases = \"postgres://kew:s3cret@h/db,Postgres:/kew:s3cret@i/db?password=s3cret\"\n",
+            "[server]\ninsecure = \"mysql://kew:s3cret@h/db\"\n",
         ] {
             assert!(!error(text).contains("s3cret"), "{}", error(text));
         }
@@ -206,7 +204,7 @@ mod tests {
     fn what_is_not_known_is_refused_with_what_is() {
         let told = error("[sqs]\ncolour = \"red\"\n");
         assert!(
-            told.starts_with("[sqs] colour = \"red\" is not a known key; allowed are region, "),
+            told.starts_with("[sqs] colour = (hidden) is not a known key; allowed are region, "),
             "{told}"
         );
         let told = error("[sqss]\nregion = \"x\"\n");

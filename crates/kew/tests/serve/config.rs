@@ -42,9 +42,9 @@ fn a_wrong_file_ends_with_two_and_names_file_key_value_and_what_is_allowed() {
             "[sqs]\nurl_style = \"round\"\n",
             "[sqs] url_style = round is not allowed; it must be one of path, standard",
         ),
-        ("[sqs]\ncolour = 1\n", "[sqs] colour = 1 is not a known key; allowed are region"),
+        ("[sqs]\ncolour = 1\n", "[sqs] colour = (hidden) is not a known key; allowed are region"),
         ("[colours]\n", "[colours] is not a known section"),
-        ("[server]\nconsole = \"off\"\n", "[server] console = \"off\" is not a known key"),
+        ("[server]\nconsole = \"off\"\n", "[server] console = (hidden) is not a known key"),
         ("[sqs", "line 1"),
         (
             "[[accounts]]\naws = { id = \"1\" }\n",
