@@ -117,7 +117,7 @@ fn written(setting: &Setting, value: &Value) -> Result<Written, ConfigError> {
         (Kind::Whole, Value::Integer(number)) => Ok(Written::One(number.to_string())),
         (Kind::Bytes, Value::Integer(number)) => Ok(Written::One(number.to_string())),
         (Kind::Bytes, Value::String(text)) => Ok(Written::One(text.clone())),
-        (Kind::Bytes, _) => Err(refused("a whole number, or a text such as \"128 MiB\"")),
+        (Kind::Bytes, _) => Err(refused("a whole number, or a text such as \"16 MiB\"")),
         (Kind::Whole, _) => Err(refused("a whole number")),
         (Kind::Switch, Value::Boolean(on)) => Ok(Written::One(on.to_string())),
         (Kind::Switch, _) => Err(refused("true or false")),
@@ -253,6 +253,7 @@ mod tests {
             ("[server]\ninsecure = \"yes\"\n", "true or false"),
             ("[server]\nhosts = \"a\"\n", "an array of texts"),
             ("[server]\nhosts = [1]\n", "an array of texts"),
+            ("[limits]\nbody_bytes_max = 1.5\n", "a whole number, or a text such as \"16 MiB\""),
             ("sqs = 1\n", "write [sqs]"),
             ("[admin]\ntoken = 5\n", "[admin] token = (hidden)"),
             (

@@ -454,8 +454,12 @@ fn limits(values: &Values) -> Result<LimitSettings, ConfigError> {
 
 fn http_limits(values: &Values) -> Result<Limits, ConfigError> {
     let section = "limits";
-    let size = |key, least, most| values.read(section, key, parse::size(least, most));
+    let bytes = |key, least, most| values.read(section, key, parse::bytes(least, most));
     let count = |key, least, most| values.read(section, key, parse::count(least, most));
+    let pace = |text: &str| {
+        let bytes = parse::bytes(0, u32::MAX as usize)(text)?;
+        Ok(u32::try_from(bytes).unwrap_or(u32::MAX))
+    };
     // A time of zero would end every connection at once.
     let seconds = |key| {
         let seconds = values.read(section, key, parse::count(1, 86_400))?;
@@ -463,14 +467,14 @@ fn http_limits(values: &Values) -> Result<Limits, ConfigError> {
     };
     Ok(Limits {
         // The largest batch a dialect accepts must fit.
-        body_bytes_max: size("body_bytes_max", 2 << 20, 1 << 30)?,
-        bodies_bytes_max: size("bodies_bytes_max", 2 << 20, 1 << 40)?,
-        replies_bytes_max: values.read(section, "replies_bytes_max", parse::bytes(1 << 20, 1 << 40))?,
-        head_bytes_max: size("head_bytes_max", 8 << 10, 16 << 20)?,
-        headers_max: size("headers_max", 16, 10_000)?,
-        pipelined_bytes_max: size("pipelined_bytes_max", 1 << 10, 16 << 20)?,
+        body_bytes_max: bytes("body_bytes_max", 2 << 20, 1 << 30)?,
+        bodies_bytes_max: bytes("bodies_bytes_max", 2 << 20, 1 << 40)?,
+        replies_bytes_max: bytes("replies_bytes_max", 1 << 20, 1 << 40)?,
+        head_bytes_max: bytes("head_bytes_max", 8 << 10, 16 << 20)?,
+        headers_max: values.read(section, "headers_max", parse::size(16, 10_000))?,
+        pipelined_bytes_max: bytes("pipelined_bytes_max", 1 << 10, 16 << 20)?,
         streams_max: count("streams_max", 1, 10_000)?,
-        body_bytes_per_second: count("body_bytes_per_second", 0, u32::MAX)?,
+        body_bytes_per_second: values.read(section, "body_bytes_per_second", pace)?,
         handshake_within: seconds("handshake_seconds")?,
         head_within: seconds("head_seconds")?,
         body_within: seconds("body_seconds")?,

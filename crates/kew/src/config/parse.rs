@@ -237,7 +237,7 @@ pub fn bytes(least: usize, most: usize) -> impl Fn(&str) -> Result<usize, String
     move |text| {
         let split = UNITS.iter().find_map(|(unit, bytes)| Some((text.strip_suffix(unit)?.trim_end(), bytes)));
         let bytes = split.and_then(|(number, unit)| number.parse::<usize>().ok()?.checked_mul(*unit));
-        let allowed = || format!("bytes from {least} to {most}, such as `{least}` or `128 MiB`");
+        let allowed = || format!("bytes from {least} to {most}, such as `{least}` or `16 MiB`");
         bytes.filter(|bytes| (least..=most).contains(bytes)).ok_or_else(allowed)
     }
 }

@@ -96,6 +96,7 @@ fn line(setting: &Setting, values: &Values) -> String {
 fn shown(kind: Kind, written: &Written) -> String {
     match (kind, written) {
         (Kind::Whole | Kind::Switch, Written::One(text)) => text.clone(),
+        (Kind::Bytes, Written::One(text)) if text.parse::<u64>().is_ok() => text.clone(),
         (_, Written::One(text)) => quoted(&without_password(text)),
         (_, Written::Many(texts)) => {
             format!(

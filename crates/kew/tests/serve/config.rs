@@ -43,6 +43,7 @@ fn a_wrong_file_ends_with_two_and_names_file_key_value_and_what_is_allowed() {
             "[sqs] url_style = round is not allowed; it must be one of path, standard",
         ),
         ("[sqs]\ncolour = 1\n", "[sqs] colour = (hidden) is not a known key; allowed are region"),
+        ("[limits]\nbody_bytes_max = \"8 GiB\"\n", "it must be bytes from 2097152 to 1073741824"),
         ("[colours]\n", "[colours] is not a known section"),
         ("[server]\nconsole = \"off\"\n", "[server] console = (hidden) is not a known key"),
         ("[sqs", "line 1"),
