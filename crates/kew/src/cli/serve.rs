@@ -38,27 +38,32 @@ pub(super) fn run(args: &ServeArgs) -> ExitCode {
         Err(error) => return refused(&error),
     };
     if args.print.is_some() {
-        // With a closed standard output nothing can be printed.
-        let _shown = io::stdout().lock().write_all(config::lines(&values, &settings).as_bytes());
-        return ExitCode::SUCCESS;
+        return printed(&config::lines(&values, &settings));
     }
     serve(&settings)
 }
 
 /// Shows a configuration with new secrets. It must be whole: half of it would be no file to start with.
 fn print_strict() -> ExitCode {
-    let written = match config::strict(getrandom::fill) {
-        Ok(text) => io::stdout().lock().write_all(text.as_bytes()),
-        Err(error) => Err(io::Error::other(format!("asking for random numbers: {error}"))),
-    };
-    match written {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            // With a closed output the exit code says it all.
-            let _told = writeln!(io::stderr().lock(), "error: {error}");
-            ExitCode::FAILURE
-        }
+    match config::strict(getrandom::fill) {
+        Ok(text) => printed(&text),
+        Err(error) => unprinted(&format!("asking for random numbers: {error}")),
     }
+}
+
+/// Prints a whole text.
+fn printed(text: &str) -> ExitCode {
+    let mut output = io::stdout().lock();
+    match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => unprinted(&format!("writing to standard output: {error}")),
+    }
+}
+
+fn unprinted(error: &str) -> ExitCode {
+    // With a closed output the exit code says it all.
+    let _told = writeln!(io::stderr().lock(), "error: {error}");
+    ExitCode::FAILURE
 }
 
 fn serve(settings: &Settings) -> ExitCode {

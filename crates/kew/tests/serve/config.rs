@@ -137,3 +137,14 @@ fn the_example_with_containers_uses_settings_that_there_are() {
         assert!(shown.contains(key), "{key} in {shown}");
     }
 }
+
+#[test]
+fn settings_that_cannot_be_printed_end_with_one() {
+    let full =
+        std::fs::File::options().write(true).open("/dev/full").expect("Linux has a device that is full");
+    let mut command = super::program::command();
+    let output = command.arg("--print-config").stdout(full).output().expect("kew is built with its tests");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(errors.contains("writing to standard output"), "{errors}");
+}
