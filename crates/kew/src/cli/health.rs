@@ -11,7 +11,7 @@ use clap::Args;
 use kew_http::client::{Client, ClientSettings, Outgoing};
 use kew_http::{HeaderMap, Method, StatusCode, TlsError};
 
-use super::causes::with_causes;
+use super::causes::{NOT_PLAIN, with_causes};
 use crate::config::{Address, address};
 
 /// An answer is short.
@@ -119,8 +119,7 @@ fn ask(address: SocketAddr, within: Duration) -> io::Result<Answer> {
     let (head, body) = reply.split_once("\r\n\r\n").unwrap_or((&reply, ""));
     let status = head.split(' ').nth(1).unwrap_or_default();
     if !head.starts_with("HTTP/1.") {
-        let why = "it does not speak plain HTTP; over TLS it is asked with --ca FILE or --admin https://…";
-        return Err(io::Error::other(why));
+        return Err(io::Error::other(NOT_PLAIN));
     }
     Ok(Answer { ready: status == "200", text: body.trim().to_owned() })
 }

@@ -363,4 +363,15 @@ fn kew_health_asks_over_tls_and_believes_the_authority_it_is_given() {
     assert!(code == Some(1) && told.contains("--ca"), "plain at an encrypted address: {code:?} {told}");
     let (code, told) = health(&["--admin", &kew.admin, "--ca", "/nowhere/ca.pem"], &[]);
     assert!(code == Some(2) && told.contains("/nowhere/ca.pem"), "{code:?} {told}");
+    let list = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kew"));
+        let output = command.args(["queue", "ls"]).args(arguments).output();
+        let output = output.expect("the program kew is built with its tests");
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    for admin in [kew.admin.as_str(), port, &https] {
+        assert_eq!(list(&["--admin", admin, "--ca", ca]), (Some(0), String::new()), "{admin}");
+    }
+    let (code, errors) = list(&["--admin", &kew.admin]);
+    assert!(code == Some(1) && errors.contains("over TLS it is asked with --ca"), "{code:?} {errors}");
 }

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use clap::Args;
-use kew_http::client::{Client, ClientSettings, Outgoing};
+use kew_http::client::{Client, ClientError, ClientSettings, Outgoing};
 use kew_http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, percent};
 use serde_json::Value;
 
 use super::Failure;
-use crate::cli::causes::with_causes;
+use crate::cli::causes::{NOT_PLAIN, with_causes};
 
 const AUTHORIZATION: HeaderName = HeaderName::from_static("authorization");
 const CONTENT_TYPE: HeaderName = HeaderName::from_static("content-type");
@@ -22,8 +22,9 @@ const REPLY_BYTES_MAX: usize = 64 << 20;
 /// Which server is asked, and how its answers are shown.
 #[derive(Args, Debug)]
 pub(in crate::cli) struct Target {
-    /// The admin API of the server: a URL, an address, or a port of this machine
-    #[arg(long, env = "KEW_ADMIN_URL", value_name = "URL", default_value = "http://127.0.0.1:9325")]
+    /// The admin API of the server: a URL, an address, or a port of this machine; with --ca the last two are asked
+    /// over TLS
+    #[arg(long, env = "KEW_ADMIN_URL", value_name = "URL", default_value = "127.0.0.1:9325")]
     admin: String,
 
     /// The admin token, where the server asks for one
@@ -48,7 +49,7 @@ pub(super) struct Api {
 
 impl Api {
     pub(super) fn new(target: &Target) -> Result<Self, Failure> {
-        let base = base(&target.admin).ok_or_else(|| {
+        let base = base(&target.admin, target.ca.is_some()).ok_or_else(|| {
             let allowed = "a URL such as http://127.0.0.1:9325, an address, or a port";
             Failure::Usage(format!("--admin {} is not allowed; it must be {allowed}", target.admin))
         })?;
@@ -120,11 +121,13 @@ impl Api {
         let body = body.map(|body| Bytes::from(body.to_string())).unwrap_or_default();
         let outgoing = Outgoing { method, uri, headers, body };
         let answer = self.client.exchange(outgoing, within).await.map_err(|error| {
-            let why = with_causes(&error);
-            Failure::Failed(format!(
-                "no answer from {}: {why} (is the server running? --admin says where)",
-                self.base
-            ))
+            let hint = match &error {
+                ClientError::Broken(broken) if broken.is_parse() && self.base.starts_with("http://") => {
+                    NOT_PLAIN
+                }
+                _ => "is the server running? --admin says where",
+            };
+            Failure::Failed(format!("no answer from {}: {} ({hint})", self.base, with_causes(&error)))
         })?;
         let read = serde_json::from_slice::<Value>(&answer.body);
         match (answer.status.is_success(), read) {
@@ -168,11 +171,12 @@ impl From<Refusal> for Failure {
     }
 }
 
-/// Where the API is, from what a person wrote.
-fn base(admin: &str) -> Option<String> {
+/// Where the API is, from what a person wrote. Without a scheme it is asked over TLS by those who trust a certificate.
+fn base(admin: &str, trusts: bool) -> Option<String> {
     let (scheme, rest) = match admin.split_once("://") {
         Some((scheme @ ("http" | "https"), rest)) => (scheme, rest),
         Some(_) => return None,
+        None if trusts => ("https", admin),
         None => ("http", admin),
     };
     let rest = rest.trim_end_matches('/').trim_end_matches("/api/v1");
@@ -204,10 +208,18 @@ mod tests {
             ("kew.example:9325", "http://kew.example:9325/api/v1"),
             ("9325", "http://127.0.0.1:9325/api/v1"),
         ] {
-            assert_eq!(base(text).as_deref(), Some(expected), "{text}");
+            assert_eq!(base(text, false).as_deref(), Some(expected), "{text}");
+        }
+        for (text, expected) in [
+            ("9325", "https://127.0.0.1:9325/api/v1"),
+            ("kew.example:9325", "https://kew.example:9325/api/v1"),
+            ("https://kew.example", "https://kew.example/api/v1"),
+            ("http://kew.example:1", "http://kew.example:1/api/v1"),
+        ] {
+            assert_eq!(base(text, true).as_deref(), Some(expected), "{text}");
         }
         for wrong in ["", "ftp://h", "99999999", "http://", "http://a b", "http://h/other"] {
-            assert_eq!(base(wrong), None, "{wrong}");
+            assert_eq!(base(wrong, false), None, "{wrong}");
         }
     }
 
