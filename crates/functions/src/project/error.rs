@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 pub enum ProjectError {
     /// There is no such project.
-    #[error("{} is not a functions project: it holds no host.json (choose another folder with --root)", root.display())]
+    #[error("{} is not a functions project: it holds no host.json; name the folder that holds it", root.display())]
     NoHostJson {
         /// Where it was looked for.
         root: PathBuf,

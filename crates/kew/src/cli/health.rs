@@ -12,7 +12,7 @@ use kew_http::client::{Client, ClientSettings, Outgoing};
 use kew_http::{HeaderMap, Method, StatusCode, TlsError};
 
 use super::causes::{NOT_PLAIN, with_causes};
-use crate::config::{Address, address};
+use crate::config::socket_to_ask;
 
 /// An answer is short.
 const REPLY_BYTES_MAX: u64 = 16 << 10;
@@ -43,9 +43,9 @@ pub(super) fn run(args: &HealthArgs) -> ExitCode {
     let is_https = args.admin.starts_with("https://");
     let named = args.admin.strip_prefix("https://").or_else(|| args.admin.strip_prefix("http://"));
     let named = named.unwrap_or(&args.admin).trim_end_matches('/');
-    let address = match address(named) {
-        Ok(Address::At(address)) => reachable(address),
-        Ok(Address::Off) => return told(2, "--admin off: there is nothing to ask"),
+    let address = match socket_to_ask(named) {
+        Ok(address) => reachable(address),
+        Err(_) if named == "off" => return told(2, "--admin off: there is nothing to ask"),
         Err(allowed) => {
             return told(2, &format!("--admin {} is not allowed; it must be {allowed}", args.admin));
         }

@@ -38,8 +38,8 @@ pub use accounts::{
 pub use args::{Printed, ServeArgs};
 pub use error::ConfigError;
 pub(crate) use file::place;
-pub use parse::{Address, KeySource, PgUrl, SHARDS_MAX, StoreChoice, address};
-pub use parse::{postgres_url, store_choice, without_password};
+pub use parse::{Address, KeySource, PgUrl, SHARDS_MAX, StoreChoice};
+pub use parse::{postgres_url, socket_to_ask, store_choice, without_password};
 pub use print::lines;
 pub use ready::strict;
 pub use values::{Values, urls};
@@ -331,12 +331,12 @@ fn server(values: &Values) -> Result<ServerSettings, ConfigError> {
         store: store(values)?,
         shards: values.read_if_set(section, "shards", parse::shards)?,
         node: values.read_if_set(section, "node", parse::node)?,
-        peer: values.read(section, "peer", address)?,
+        peer: values.read(section, "peer", parse::address)?,
         peer_tls: values.read(section, "peer_tls", parse::one_of(PEER_TLS))?,
-        sqs: values.read(section, "sqs", address)?,
-        azure: values.read(section, "azure", address)?,
-        cloudflare: values.read(section, "cloudflare", address)?,
-        admin: values.read(section, "admin", address)?,
+        sqs: values.read(section, "sqs", parse::address)?,
+        azure: values.read(section, "azure", parse::address)?,
+        cloudflare: values.read(section, "cloudflare", parse::address)?,
+        admin: values.read(section, "admin", parse::address)?,
         also: values.read_list(section, "also", parse::socket)?,
         auth: values.read(section, "auth", parse::one_of(AUTH))?,
         insecure: values.read(section, "insecure", parse::switch)?,

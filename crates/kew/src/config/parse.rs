@@ -166,7 +166,15 @@ fn begins_like_postgres(text: &str) -> bool {
 
 /// An address with a port. A port alone is one of this machine's loopback address.
 pub fn socket(text: &str) -> Result<SocketAddr, String> {
-    let allowed = "an address and a port such as 127.0.0.1:9324, or a port alone (port 0 picks a free one)";
+    socket_or(text, "an address and a port such as 127.0.0.1:9324, or a port alone (port 0 picks a free one)")
+}
+
+/// The same of a server that is asked.
+pub fn socket_to_ask(text: &str) -> Result<SocketAddr, String> {
+    socket_or(text, "an address and a port such as 127.0.0.1:9325, or a port alone")
+}
+
+fn socket_or(text: &str, allowed: &str) -> Result<SocketAddr, String> {
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
         let port: u16 = text.parse().map_err(|_| format!("{allowed}; ports end at {}", u16::MAX))?;
         return Ok((Ipv4Addr::LOCALHOST, port).into());

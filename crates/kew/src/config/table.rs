@@ -73,7 +73,7 @@ pub const SETTINGS: &[Setting] = &[
         .flag("NAME", "What other nodes and operators call this one, on PostgreSQL; the machine's name otherwise"),
     server("peer", Kind::Address, Some("off")).flag(
         "ADDR|off",
-        "Being built: where the other nodes of a store in PostgreSQL reach this one; every node serves every queue",
+        "Where the other nodes of a store in PostgreSQL reach this one; every node serves every queue",
     ),
     server("peer_tls", Kind::Text, Some("off")).flag_named(
         "peer-tls",

@@ -239,6 +239,7 @@ fn failures_say_what_would_help_and_have_their_exit_codes() {
         (&["recieve", "orders"], 2, "receive"),
         (&["queue", "ls", "--admin", "ftp://h"], 2, "--admin ftp://h"),
         (&["queue", "ls", "--admin", "1"], 1, "is the server running?"),
+        (&["health", "--admin", "%%"], 2, "it must be an address and a port such as 127.0.0.1:9325"),
     ] {
         let (found, output, errors) = run(&kew, arguments, "");
         assert!(found == code && errors.contains(expected), "{arguments:?} {found} {output} {errors}");

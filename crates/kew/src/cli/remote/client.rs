@@ -163,7 +163,10 @@ impl From<Refusal> for Failure {
     fn from(refusal: Refusal) -> Self {
         let hint = match refusal.code.as_str() {
             QUEUE_NOT_FOUND => "; `kew queue create NAME` makes one, `kew queue ls` lists all",
-            "unauthorized" => "; here: --token or KEW_ADMIN_TOKEN",
+            "unauthorized" => {
+                "; commands bring the server's [admin] token, as --token or KEW_ADMIN_TOKEN: without one there, only \
+                 people of [[admin.users]] get in, through the console"
+            }
             _ => "",
         };
         let line = format!("{}{hint}", refusal.message);
