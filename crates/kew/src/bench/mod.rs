@@ -30,8 +30,15 @@ pub use plan::BenchArgs;
 /// What goes wrong in a measurement, printed at the terminal.
 type Fault = Box<dyn std::error::Error>;
 
+/// Asked wrongly.
+const EXIT_WRONG: u8 = 2;
+
 /// Measures, prints, and fails when a reply or a message was not what it should be.
 pub fn run(args: &BenchArgs) -> ExitCode {
+    if let Err(wrong) = args.check() {
+        eprintln!("kew bench: {wrong}");
+        return ExitCode::from(EXIT_WRONG);
+    }
     match run::measure(args) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,

@@ -88,7 +88,7 @@ impl BenchArgs {
         given.trim_start_matches("http://").trim_end_matches('/')
     }
 
-    /// Refuses scenarios that a dialect has no words for.
+    /// Refuses scenarios that a dialect has no words for, and what else makes no sense.
     pub(super) fn check(&self) -> Result<(), String> {
         let unspoken = match self.dialect {
             DialectName::Sqs => self.scenario == ScenarioName::Push,
@@ -99,7 +99,13 @@ impl BenchArgs {
             DialectName::Cloudflare => matches!(self.scenario, ScenarioName::Fifo | ScenarioName::Longpoll),
         };
         if unspoken {
-            return Err(format!("{:?} has no {:?} scenario", self.dialect, self.scenario));
+            let (dialect, scenario) = (word(&self.dialect), word(&self.scenario));
+            return Err(format!("--dialect {dialect} has no scenario {scenario}"));
+        }
+        if let Some(endpoint) = &self.endpoint
+            && !is_host_and_port(self.address())
+        {
+            return Err(format!("--endpoint {endpoint} is not allowed; it must be http://HOST:PORT"));
         }
         if self.fifo && (self.dialect != DialectName::Sqs || self.scenario != ScenarioName::Backlog) {
             return Err(
@@ -116,6 +122,16 @@ impl BenchArgs {
     pub(super) fn length(&self) -> Duration {
         Duration::from_secs(self.seconds)
     }
+}
+
+fn is_host_and_port(text: &str) -> bool {
+    let parts = text.rsplit_once(':');
+    parts.is_some_and(|(host, port)| !host.is_empty() && !host.contains('/') && port.parse::<u16>().is_ok())
+}
+
+/// How a value is written on the command line.
+fn word(value: &impl ValueEnum) -> String {
+    value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 
 /// The protocols it speaks.
@@ -159,4 +175,33 @@ pub enum Protocol {
     Json,
     /// AWS Query
     Query,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        bench: BenchArgs,
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_in_the_words_of_the_command_line() {
+        let check = |line: &str| {
+            let words = std::iter::once("kew").chain(line.split_whitespace());
+            Line::try_parse_from(words).map_err(|error| error.to_string())?.bench.check()
+        };
+        assert_eq!(check("--scenario push"), Err("--dialect sqs has no scenario push".to_owned()));
+        let said = check("--dialect azure --scenario idle-queues --endpoint foo");
+        assert_eq!(said, Err("--endpoint foo is not allowed; it must be http://HOST:PORT".to_owned()));
+        for endpoint in ["https://h:1", ":1", "h:1/x", "h:99999", ""] {
+            assert!(check(&format!("--endpoint={endpoint}")).is_err(), "{endpoint}");
+        }
+        for endpoint in ["http://127.0.0.1:9324/", "localhost:1", "http://[::1]:9324"] {
+            assert_eq!(check(&format!("--endpoint={endpoint}")), Ok(()), "{endpoint}");
+        }
+    }
 }

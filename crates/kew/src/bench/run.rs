@@ -34,7 +34,6 @@ const PREPARERS: u32 = 16;
 
 /// Measures what was asked for; false when a message went astray.
 pub(super) fn measure(args: &BenchArgs) -> Result<bool, Fault> {
-    args.check()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     LocalSet::new().block_on(&runtime, rounds(args))
 }

@@ -1,5 +1,6 @@
 //! `kew admin hash`: a password for `[[admin.users]]`, read from standard input so that no shell remembers it.
 
+use std::fmt::Display;
 use std::io::{self, Read, Write};
 use std::process::ExitCode;
 
@@ -7,6 +8,8 @@ use clap::Subcommand;
 
 /// More than any password has.
 const INPUT_BYTES_MAX: u64 = 4_096;
+/// Asked wrongly.
+const EXIT_WRONG: u8 = 2;
 
 /// What may be asked.
 #[derive(Subcommand, Debug)]
@@ -23,25 +26,28 @@ pub(super) fn run(command: &AdminCommand) -> ExitCode {
             let written = writeln!(io::stdout().lock(), "{hash}");
             if written.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
-        Err(error) => {
+        Err((code, error)) => {
             // With a closed output the exit code says it all.
             let _told = writeln!(io::stderr().lock(), "error: {error}");
-            ExitCode::FAILURE
+            code
         }
     }
 }
 
-/// The hash of the password on standard input, without the end of its line.
-fn hash() -> Result<String, String> {
+/// The hash of the password on standard input, without the end of its line; or why there is none, with the exit code
+/// that says whose fault that is.
+fn hash() -> Result<String, (ExitCode, String)> {
+    let failed = |doing: &str, error: &dyn Display| (ExitCode::FAILURE, format!("{doing}: {error}"));
+    let wrong = |why: String| (ExitCode::from(EXIT_WRONG), why);
     let mut password = Vec::new();
     let read = io::stdin().lock().take(INPUT_BYTES_MAX).read_to_end(&mut password);
-    read.map_err(|error| format!("reading the password from standard input: {error}"))?;
+    read.map_err(|error| failed("reading the password from standard input", &error))?;
     let end = password.strip_suffix(b"\n").unwrap_or(&password);
     let end = end.strip_suffix(b"\r").unwrap_or(end);
     if end.contains(&b'\n') {
-        return Err("standard input has more than one line".to_owned());
+        return Err(wrong("standard input has more than one line".to_owned()));
     }
     let mut chance = [0; 16];
-    getrandom::fill(&mut chance).map_err(|error| format!("asking for random numbers: {error}"))?;
-    kew_console::hash_password(end, u128::from_ne_bytes(chance))
+    getrandom::fill(&mut chance).map_err(|error| failed("asking for random numbers", &error))?;
+    kew_console::hash_password(end, u128::from_ne_bytes(chance)).map_err(wrong)
 }

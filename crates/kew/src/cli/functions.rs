@@ -10,6 +10,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use kew_functions::{HostClock, Project};
 
+use crate::config;
 use crate::consumers::functions::{self, Manner};
 use crate::log::{Area, Format, Level, Levels, Log};
 use crate::machine::{SystemClock, SystemEntropy};
@@ -42,7 +43,7 @@ pub(super) struct StartArgs {
     root: PathBuf,
 
     /// Follow the clock of a Kew server (kew serve --clock virtual) instead of the system's: its admin address
-    #[arg(long, env = "KEW_FUNCTIONS_CLOCK", value_name = "URL")]
+    #[arg(long, env = "KEW_FUNCTIONS_CLOCK", value_name = "URL", value_parser = admin_listener)]
     clock: Option<String>,
 
     /// The admin token of that server, where it has one
@@ -61,6 +62,11 @@ pub(super) struct StartArgs {
     /// How standard error is written
     #[arg(long, env = "KEW_LOG", value_enum, default_value_t = Format::Text)]
     log: Format,
+}
+
+fn admin_listener(text: &str) -> Result<String, String> {
+    let expected = "it must be the address of a Kew admin listener, such as http://127.0.0.1:9325";
+    config::base_url(text).map_err(|_| expected.to_owned())
 }
 
 /// Does it.

@@ -1,5 +1,6 @@
 //! `kew serve`.
 
+use std::fmt::Display;
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -8,8 +9,9 @@ use std::time::Duration;
 use kew_log_pg::Ending;
 
 use crate::assemble::Server;
-use crate::config::{self, ConfigError, Printed, ServeArgs, Settings, StoreChoice};
+use crate::config::{self, Printed, ServeArgs, Settings, StoreChoice};
 use crate::consumers::functions::{self, Beside};
+use crate::consumers::workers;
 use crate::greeting;
 use crate::log::{Level, Log};
 use crate::machine::SystemEntropy;
@@ -39,6 +41,12 @@ pub(super) fn run(args: &ServeArgs) -> ExitCode {
     };
     if args.print.is_some() {
         return printed(&config::lines(&values, &settings));
+    }
+    // Before anything is opened.
+    if settings.workers.run
+        && let Err(error) = workers::program(settings.workers.program.as_deref())
+    {
+        return refused(&error);
     }
     serve(&settings)
 }
@@ -344,7 +352,7 @@ fn variables() -> impl Iterator<Item = (String, String)> {
     std::env::vars_os().map(move |(name, value)| (text(name), text(value)))
 }
 
-fn refused(error: &ConfigError) -> ExitCode {
+fn refused(error: &impl Display) -> ExitCode {
     // With a closed output the exit code says it all.
     let _told = writeln!(io::stderr().lock(), "error: {error}");
     ExitCode::from(EXIT_WRONG)

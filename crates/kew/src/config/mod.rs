@@ -39,7 +39,7 @@ pub use args::{Printed, ServeArgs};
 pub use error::ConfigError;
 pub(crate) use file::place;
 pub use parse::{Address, KeySource, PgUrl, SHARDS_MAX, StoreChoice};
-pub use parse::{postgres_url, socket_to_ask, store_choice, without_password};
+pub use parse::{base_url, postgres_url, socket_to_ask, store_choice, without_password};
 pub use print::lines;
 pub use ready::strict;
 pub use values::{Values, urls};
@@ -367,7 +367,7 @@ fn sqs(values: &Values) -> Result<SqsSettings, ConfigError> {
         )?,
         fifo_in_flight_limit: values.read(section, "fifo_in_flight_limit", parse::count(1, u32::MAX))?,
         url_style: values.read(section, "url_style", parse::one_of(URL_STYLE))?,
-        external_url: values.read_if_set(section, "external_url", parse::base_url)?,
+        external_url: values.read_if_set(section, "external_url", base_url)?,
         cors_origins: values.read_list(section, "cors_origins", parse::origin)?,
     })
 }

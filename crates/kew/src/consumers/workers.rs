@@ -57,7 +57,7 @@ pub fn of(
 }
 
 /// The runtime's program: the one that is named, or the one on the path.
-fn program(named: Option<&Path>) -> Result<PathBuf, String> {
+pub fn program(named: Option<&Path>) -> Result<PathBuf, String> {
     const GET_IT: &str = "npm install @cloudflare/workerd-linux-64 brings it (bin/workerd in the package)";
     if let Some(named) = named {
         let found = std::path::absolute(named).ok().filter(|program| program.is_file());

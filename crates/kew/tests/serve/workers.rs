@@ -285,6 +285,7 @@ fn a_runtime_that_is_not_there_is_said_at_the_start() {
     let data = directory.path().join("data").to_string_lossy().into_owned();
     let (code, errors) =
         program::fail(&["--store", &data, "--workers", "on", "--workerd", "/nowhere/workerd"]);
-    assert_eq!(code, Some(1));
+    assert_eq!(code, Some(2));
     assert!(errors.contains("/nowhere/workerd") && errors.contains("npm install"), "{errors}");
+    assert!(!Path::new(&data).exists(), "nothing was opened");
 }

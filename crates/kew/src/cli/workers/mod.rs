@@ -29,6 +29,9 @@ use watch::Look;
 const LOOK_EVERY: Duration = Duration::from_millis(300);
 /// Where it is noted which settings were written to which server, beside the configuration.
 const NOTES: &str = ".kew-workers.json";
+/// Asked wrongly, and what could not be done.
+const EXIT_WRONG: u8 = 2;
+const EXIT_FAILED: u8 = 1;
 
 /// The arguments of `kew workers`.
 #[derive(Args, Debug)]
@@ -69,18 +72,21 @@ struct DevArgs {
 /// Does what was asked.
 pub(super) fn run(args: &WorkersArgs) -> ExitCode {
     let Command::Dev(args) = &args.command;
+    let config = match project::find(args.config.as_deref()) {
+        Ok(config) => config,
+        Err(error) => return failed(EXIT_WRONG, &error),
+    };
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return failed(&error.to_string()),
+        Err(error) => return failed(EXIT_FAILED, &error.to_string()),
     };
-    match runtime.block_on(dev(args)) {
+    match runtime.block_on(dev(args, config)) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => failed(&error),
+        Err(error) => failed(EXIT_FAILED, &error),
     }
 }
 
-async fn dev(args: &DevArgs) -> Result<(), String> {
-    let config = project::find(args.config.as_deref())?;
+async fn dev(args: &DevArgs, config: PathBuf) -> Result<(), String> {
     let api = Arc::new(Api::new(&args.cloudflare, &args.account, &args.token)?);
     let mut signals = Signals::listen().map_err(|error| error.to_string())?;
     if args.once {
@@ -180,7 +186,7 @@ fn told(line: &str) {
     let _told = writeln!(io::stdout().lock(), "{line}");
 }
 
-fn failed(error: &str) -> ExitCode {
+fn failed(code: u8, error: &str) -> ExitCode {
     let _told = writeln!(io::stderr().lock(), "kew workers dev: {error}");
-    ExitCode::FAILURE
+    ExitCode::from(code)
 }
