@@ -95,9 +95,12 @@ impl Board {
         *self.phase.write() = Phase::Starting;
     }
 
-    /// The end has begun.
-    pub fn stopping(&self) {
-        *self.phase.write() = Phase::Stopping;
+    /// The end has begun. What was served until now, for a last look at it.
+    pub fn stopping(&self) -> Option<Arc<Running>> {
+        match std::mem::replace(&mut *self.phase.write(), Phase::Stopping) {
+            Phase::Serving(running) => Some(running),
+            Phase::Starting | Phase::Waiting(_) | Phase::Stopping => None,
+        }
     }
 
     pub(crate) fn phase(&self) -> Phase {

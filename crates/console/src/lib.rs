@@ -33,7 +33,9 @@ use std::time::Duration;
 
 use kew_core::{AccountId, Entropy};
 use kew_engine::{Engine, TimeSource};
-use kew_http::{Dropped, Durations, Guard, Handler, Histogram, Replies, Reply, Request, Standing, Subject};
+use kew_http::{
+    Dropped, Durations, Guard, Handler, Histogram, Replies, Reply, Request, Standing, StatusCode, Subject,
+};
 
 pub use access::{Role, User, UserError, hash as hash_password};
 pub use alarms::{AlarmMetric, AlarmRule, Firing};
@@ -182,6 +184,12 @@ impl Console {
     /// The text of `/metrics`; no proof is asked for here.
     pub async fn metrics_text(&self) -> String {
         String::from_utf8_lossy(&self.metrics().await.body).into_owned()
+    }
+
+    /// The same of a server that serves no more, before its store is closed; `None` where it cannot be read.
+    pub async fn last_metrics_text(&self, running: Arc<Running>) -> Option<String> {
+        let reply = self.metrics_of(Some(running)).await;
+        (reply.status == StatusCode::OK).then(|| String::from_utf8_lossy(&reply.body).into_owned())
     }
 
     /// Tells which messages have left their queues since the latest look. The end of the server asks for it, before the

@@ -42,13 +42,21 @@ pub(crate) struct Scrapes {
 
 impl Console {
     pub(crate) async fn metrics(&self) -> Reply {
+        match self.board.phase() {
+            Phase::Serving(running) => self.metrics_of(Some(running)).await,
+            Phase::Starting | Phase::Waiting(_) | Phase::Stopping => self.metrics_of(None).await,
+        }
+    }
+
+    /// The figures, with those of a store where there is one.
+    pub(crate) async fn metrics_of(&self, running: Option<Arc<Running>>) -> Reply {
         let _alone = self.scrapes.running.lock().await;
         let mut text = Text::default();
         text.family("kew_build_info", "gauge", "The program that runs.");
         text.sample("kew_build_info", &[("version", self.settings.version)], 1);
         self.write_requests(&mut text);
         self.write_upkeep(&mut text);
-        if let Phase::Serving(running) = self.board.phase() {
+        if let Some(running) = running {
             match self.ask(&running).await {
                 Some((census, bytes, disk)) => {
                     census.write_counters(&mut text);

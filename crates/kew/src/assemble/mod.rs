@@ -8,7 +8,7 @@ mod store;
 use std::sync::{Arc, OnceLock};
 
 use kew_azure::KeySet;
-use kew_console::{Board, Console, UpkeepReport};
+use kew_console::{Board, Console, Running, UpkeepReport};
 use kew_core::{Entropy, ShardCount};
 use kew_engine::Engine;
 use kew_http::{Drain, Dropped, Durations, Exchange, Histogram, Ration, Replies, Witness, Witnesses};
@@ -32,7 +32,7 @@ use crate::reports::requests::RequestLines;
 use crate::start_error::StartError;
 use crate::store::backups::StoreBackups;
 use crate::store::kept::Kept;
-use crate::telemetry::Spans;
+use crate::telemetry::{Exporter, Spans};
 use admin::{alarm_lost, on_board, store_disk, store_place, upkeep_report};
 use loops::Loops;
 
@@ -170,7 +170,7 @@ impl Server {
     /// Stops accepting, ends long polls, lets requests finish, and closes the store. Health checks are answered to the
     /// end.
     pub fn stop(self) -> Result<(), String> {
-        self.board.stopping();
+        let served = self.board.stopping();
         // Requests are served meanwhile, by the nodes that keep the shards from then on.
         if let Some(end) = self.fleet_end {
             end.hand_over();
@@ -183,7 +183,7 @@ impl Server {
         // Whatever fails, the rest ends too: a listener that stays would keep its port from the next start.
         let engine = Arc::clone(self.running.engine());
         let ran = self.running.join().map_err(|error| error.to_string());
-        tell_last(&self.console, &engine);
+        look_last(&self.console, &engine, served, self.log.exporter());
         if let Some(backups) = self.backups {
             backups.stop();
         }
@@ -321,14 +321,28 @@ impl Witness for Both {
     }
 }
 
-/// Logs what left its queue by rule since the latest look, before the store is closed.
-fn tell_last(console: &Console, engine: &Engine) {
+/// Logs what left its queue by rule since the latest look, and keeps the last figures for the collector of telemetry:
+/// when that is asked to take them, the store is closed.
+fn look_last(
+    console: &Console,
+    engine: &Engine,
+    served: Option<Arc<Running>>,
+    exporter: Option<&'static Exporter>,
+) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
-    if let Ok(runtime) = runtime {
+    let Ok(runtime) = runtime else { return };
+    let exporter = exporter.filter(|exporter| exporter.has_metrics());
+    runtime.block_on(async {
         // A store that has stopped may not answer.
-        let _in_time = runtime
-            .block_on(async { tokio::time::timeout(LAST_LOOK, console.tell_departures(engine)).await });
-    }
+        let _in_time = tokio::time::timeout(LAST_LOOK, console.tell_departures(engine)).await;
+        if let (Some(exporter), Some(served)) = (exporter, served)
+            && let Ok(Some(text)) = tokio::time::timeout(LAST_LOOK, console.last_metrics_text(served)).await
+        {
+            exporter.export_last(text);
+        }
+    });
+    // Nor must a look that hangs hold up the end.
+    runtime.shutdown_background();
 }
 
 /// The keys of bearer tokens, and what looks after them. Open mode does not use them.

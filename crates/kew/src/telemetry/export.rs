@@ -64,6 +64,7 @@ pub struct Exporter {
     figures: Arc<Mutex<Option<(Figures, Timestamp)>>>,
     has_traces: bool,
     has_logs: bool,
+    has_metrics: bool,
     drain: Drain,
     ended: Mutex<Told<()>>,
 }
@@ -89,6 +90,7 @@ pub fn start(
         figures: Arc::clone(&figures),
         has_traces: settings.traces.is_some(),
         has_logs: settings.logs.is_some(),
+        has_metrics: settings.metrics.is_some(),
         drain: drain.clone(),
         ended: Mutex::new(ended),
     };
@@ -132,6 +134,18 @@ impl Exporter {
         figures: impl Fn() -> Pin<Box<dyn Future<Output = String> + Send>> + Send + Sync + 'static,
     ) {
         *self.figures.lock() = Some((Arc::new(figures), machine::system_now()));
+    }
+
+    /// Exports this text from now on: the last figures of a server whose store is being closed.
+    pub fn export_last(&self, text: String) {
+        if let Some((figures, _)) = &mut *self.figures.lock() {
+            *figures = Arc::new(move || Box::pin(std::future::ready(text.clone())));
+        }
+    }
+
+    /// Whether metrics are exported.
+    pub fn has_metrics(&self) -> bool {
+        self.has_metrics
     }
 
     /// Exports a line of the log.

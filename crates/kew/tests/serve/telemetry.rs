@@ -208,6 +208,30 @@ fn the_log_is_exported_and_what_waits_is_posted_at_the_end() {
 }
 
 #[test]
+fn the_last_report_of_metrics_has_every_send_until_the_end() {
+    let directory = data_directory();
+    let (endpoint, received) = collector(200);
+    let mut command = program::command();
+    // No report but the first and the last.
+    command.env("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint).env("OTEL_METRIC_EXPORT_INTERVAL", "3600000");
+    let data = directory.path().join("data").to_string_lossy().into_owned();
+    let mut kew = Kew::start_by(command, directory.path(), &["--store", &data]);
+    assert_eq!(kew.ask("CreateQueue", r#"{"QueueName":"orders"}"#).0, 200);
+    for _ in 0..7 {
+        assert_eq!(kew.ask("SendMessage", r#"{"QueueUrl":"orders","MessageBody":"a"}"#).0, 200);
+    }
+    kew.signal("TERM");
+    assert_eq!(kew.exit_code(), Some(0), "{}", kew.errors());
+    let posts: Vec<Post> = received.try_iter().collect();
+    let last = posts.iter().rfind(|(path, ..)| path == "/v1/metrics").expect("metrics were posted").clone();
+    let last = metrics(&[last]);
+    let named = |name: &str| last.iter().find(|metric| metric["name"] == name).cloned();
+    let sent = named("kew_messages_sent_total").expect("the store's figures are in the last report");
+    assert_eq!(sent.pointer("/sum/dataPoints/0/asDouble"), Some(&json!(7.0)), "{sent}");
+    assert!(named("kew_messages").is_some() && named("kew_store_bytes").is_some(), "{last:#?}");
+}
+
+#[test]
 fn a_collector_that_takes_nothing_is_reported_once_counted_and_delays_nobody() {
     let directory = data_directory();
     let (endpoint, received) = collector(400);
