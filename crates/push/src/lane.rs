@@ -117,7 +117,7 @@ impl Lane {
         loop {
             let is_served = self.read_consumer();
             if !is_served && self.running.is_empty() {
-                self.forget_circuit();
+                self.part();
                 return;
             }
             let step = if is_served { self.act().await } else { Step::Wait(None) };
@@ -147,7 +147,7 @@ impl Lane {
     /// Reads the consumer anew where its queue has changed. Whether there is one to serve.
     fn read_consumer(&mut self) -> bool {
         // A queue whose shard has left this node has a lane at its new owner.
-        let is_served = !self.closing && self.shared.engine.keeps(self.queue);
+        let is_served = !self.is_leaving();
         let queue = self.shared.engine.queue_by_id(self.queue).filter(|_| is_served);
         let Some(queue) = queue else {
             self.known = None;
@@ -170,6 +170,11 @@ impl Lane {
             Some(Known { queue, consumer: Arc::new(consumer), push })
         });
         self.known.is_some()
+    }
+
+    /// Whether the end of its work here says nothing of its consumer: somebody goes on with it later, or elsewhere.
+    fn is_leaving(&self) -> bool {
+        self.closing || !self.shared.engine.keeps(self.queue)
     }
 
     /// Sends off whatever may leave now, and says what to wait for.
@@ -401,7 +406,18 @@ impl Lane {
     fn forget_circuit(&mut self) {
         self.circuit.forget();
         (self.trying, self.is_unfit) = (false, false);
-        self.tell_closed();
+        if let Some(open) = self.shared.circuits.closed(self.queue) {
+            (self.shared.settings.notices)(Notice::GoneUnreached(open));
+        }
+    }
+
+    /// The lane ends. Nothing is said of a target that may be as broken as before.
+    fn part(&mut self) {
+        if self.is_leaving() || self.shared.stop.is_closing() {
+            let _unsaid = self.shared.circuits.closed(self.queue);
+        } else {
+            self.forget_circuit();
+        }
     }
 
     fn tell_closed(&self) {

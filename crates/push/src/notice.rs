@@ -15,8 +15,11 @@ pub enum Notice {
     BatchFailed(Arc<Attempt>),
     /// A target cannot be reached any more: its messages wait, and no attempt is counted.
     Unreached(Arc<OpenCircuit>),
-    /// It can be reached again, or is no longer brought anything.
+    /// It can be reached again.
     ReachedAgain(Arc<OpenCircuit>),
+    /// It could not be reached to the last, and is brought nothing any more: its consumer was removed, or has another
+    /// target.
+    GoneUnreached(Arc<OpenCircuit>),
     /// A verdict names messages that are not of its batch.
     StrangeIds {
         /// The queue of the batch.

@@ -253,14 +253,9 @@ fn tell(log: Log, upkeep: &dyn Reports, notice: &Notice) {
             let line = "a consumer cannot be reached; its messages wait, and no attempt is counted";
             log.tell(Level::Warn, line, &fields);
         }
-        Notice::ReachedAgain(open) => {
-            let tries = open.tries.to_string();
-            let fields = [
-                ("queue", &*open.queue.name),
-                ("target", open.target.as_str()),
-                ("tries_in_vain", tries.as_str()),
-            ];
-            log.tell(Level::Info, "a consumer can be reached again, or was removed", &fields);
+        Notice::ReachedAgain(open) => log_closed(log, "a consumer can be reached again", open),
+        Notice::GoneUnreached(open) => {
+            log_closed(log, "a consumer that cannot be reached was removed, or has another target", open);
         }
         Notice::StrangeIds { queue, batch, ids } => log_strange_ids(log, (queue, batch), ids),
         // The looks of the console tell it of every message that leaves so, by whichever dialect it was leased.
@@ -283,6 +278,13 @@ fn tell(log: Log, upkeep: &dyn Reports, notice: &Notice) {
             log.tell(Level::Warn, line, &[("batches", &*batches.to_string())]);
         }
     }
+}
+
+fn log_closed(log: Log, line: &str, open: &OpenCircuit) {
+    let tries = open.tries.to_string();
+    let fields =
+        [("queue", &*open.queue.name), ("target", open.target.as_str()), ("tries_in_vain", tries.as_str())];
+    log.tell(Level::Info, line, &fields);
 }
 
 fn log_failed_batch(log: Log, attempt: &Attempt) {

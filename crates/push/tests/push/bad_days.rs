@@ -172,6 +172,31 @@ async fn a_circuit_is_shown_while_it_is_open_and_reported_when_it_opens_and_clos
 }
 
 #[tokio::test]
+async fn the_end_of_the_dispatcher_says_nothing_of_a_target_that_is_still_down() {
+    let (dispatcher, down) = (TestDispatcher::open().await, Down::new());
+    let queue = dispatcher.queue("a", Some(&with_defaults(&down.url()))).await;
+    dispatcher.send(queue, texts(1)).await;
+    until("the circuit to open", || dispatcher.circuits.count() == 1).await;
+    let notices = Arc::clone(&dispatcher.notices);
+    dispatcher.close().await;
+    let heard = notices.lock();
+    assert!(matches!(heard.as_slice(), [Notice::Unreached(_)]), "{heard:?}");
+}
+
+#[tokio::test]
+async fn a_target_that_is_given_up_unreached_is_not_said_to_be_reached_again() {
+    let (dispatcher, down) = (TestDispatcher::open().await, Down::new());
+    let queue = dispatcher.queue("a", Some(&with_defaults(&down.url()))).await;
+    dispatcher.send(queue, texts(1)).await;
+    until("the circuit to open", || dispatcher.circuits.count() == 1).await;
+    dispatcher.consume(queue, None).await;
+    until("the circuit to go", || dispatcher.circuits.count() == 0).await;
+    until("a notice", || dispatcher.notices.lock().len() >= 2).await;
+    let heard = dispatcher.notices.lock();
+    assert!(matches!(heard.as_slice(), [Notice::Unreached(_), Notice::GoneUnreached(_)]), "{heard:?}");
+}
+
+#[tokio::test]
 async fn a_name_that_leads_nowhere_costs_nothing() {
     let dispatcher = TestDispatcher::open().await;
     let consumer = Consumer { max_retries: 0, ..with_defaults("http://nowhere.invalid/") };
