@@ -87,6 +87,19 @@ fn query_call(request: &Request) -> Result<Call, WireError> {
     Ok(Call { action, body: form.members(action)?.into() })
 }
 
+/// The name of the action of a request that got no reply. Read anew: only requests that are noted and whose clients
+/// went away need it.
+pub(crate) fn action_name(protocol: Protocol, request: &Request) -> Option<&'static str> {
+    let action = match protocol {
+        Protocol::Json => request.header(&TARGET)?.strip_prefix(TARGET_PREFIX).and_then(Action::named),
+        Protocol::Query | Protocol::QueryJson => {
+            let form = Form::read(request.uri.query().unwrap_or_default().as_bytes(), &request.body).ok()?;
+            form.text("Action").and_then(Action::named)
+        }
+    };
+    action.map(Action::name)
+}
+
 /// Actions that a queue's own URL does not serve.
 fn is_of_no_queue(action: Action) -> bool {
     matches!(action, Action::CreateQueue | Action::ListQueues)

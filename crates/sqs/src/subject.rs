@@ -50,7 +50,8 @@ impl Told<'_> {
 
 /// What it was about.
 pub(crate) fn of(request: &Request, reply: Option<&Reply>) -> Subject {
-    let (url, message) = match Protocol::of(request) {
+    let protocol = Protocol::of(request);
+    let (url, message) = match protocol {
         Protocol::Json => {
             let told: Told<'_> = serde_json::from_slice(&request.body).unwrap_or_default();
             let trace = told.trace();
@@ -63,6 +64,7 @@ pub(crate) fn of(request: &Request, reply: Option<&Reply>) -> Subject {
     let asked = || header(TRACEPARENT).and_then(TraceContext::of_w3c);
     let amazons = || header(AMAZON_TRACE).and_then(TraceContext::of_amazon);
     Subject {
+        operation: if reply.is_none() { route::action_name(protocol, request) } else { None },
         queue: url.map(|url| Address::read(url).name).filter(|name| may_be_a_name(name)).map(short),
         key: auth::key_id(request).map(|id| short(&id)),
         error: reply.and_then(encode::error_code).map(short),

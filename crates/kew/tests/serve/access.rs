@@ -1,8 +1,14 @@
 //! The access log of a running server.
 
+use std::io::Write as _;
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
 use serde_json::Value;
 
 use super::program::{self, Kew, data_directory};
+
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The lines of the access log, once the server has ended: all are written then.
 fn lines(mut kew: Kew) -> Vec<Value> {
@@ -88,6 +94,37 @@ fn each_request_of_every_dialect_and_the_admin_api_has_one_line_without_secrets(
         .expect("a SendMessage line was counted above");
     assert!(send["bytes_in"].is_u64() && send["duration_ms"].is_f64() && send["at_ms"].is_u64(), "{send}");
     assert_eq!((&send["client"], send["request_id"].as_str().map(str::len)), (&"127.0.0.1".into(), Some(36)));
+}
+
+#[test]
+fn a_long_poll_that_its_client_gives_up_is_noted_with_its_operation() {
+    let directory = data_directory();
+    let kew = start(directory.path(), "on");
+    kew.ask("CreateQueue", r#"{"QueueName":"orders"}"#);
+    let json = kew.begin("ReceiveMessage", r#"{"QueueUrl":"orders","WaitTimeSeconds":20}"#);
+    let form = "Action=ReceiveMessage&QueueUrl=orders&WaitTimeSeconds=20";
+    let head = "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-www-form-urlencoded";
+    let mut query = TcpStream::connect(&kew.sqs).expect("the server listens");
+    let asked = write!(query, "{head}\r\nContent-Length: {}\r\n\r\n{form}", form.len());
+    asked.expect("the server takes the request");
+    let waiting = || kew.admin("GET", "/metrics", &[], "").1.contains("kew_waiting_receives 2\n");
+    let begun = Instant::now();
+    while !waiting() {
+        assert!(begun.elapsed() < PATIENCE, "both wait");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    drop((json, query));
+    while !kew.admin("GET", "/metrics", &[], "").1.contains("kew_waiting_receives 0\n") {
+        assert!(begun.elapsed() < PATIENCE, "both are given up");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let lines = lines(kew);
+    let given_up = |line: &&Value| line["dialect"] == "sqs" && line["status"].is_null();
+    let given_up: Vec<&Value> = lines.iter().filter(given_up).collect();
+    assert_eq!(given_up.len(), 2, "{lines:#?}");
+    for line in given_up {
+        assert_eq!((&line["operation"], &line["queue"]), (&"ReceiveMessage".into(), &"orders".into()));
+    }
 }
 
 #[test]
