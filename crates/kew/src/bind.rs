@@ -7,7 +7,7 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 
 use crate::config::ServerSettings;
-use crate::listen::{Dialect, Serves};
+use crate::listen::{BACKLOG, Dialect, Serves};
 use crate::private;
 use crate::start_error::StartError;
 
@@ -76,6 +76,8 @@ pub fn bind_peer(address: SocketAddr) -> Result<TcpListener, StartError> {
 fn listen(name: &'static str, address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
     let failed = |cause| StartError::Bind { name, address, cause };
     let socket = TcpListener::bind(address).map_err(failed)?;
+    // The standard library asks for 128, which a burst of new clients overruns. The system takes what is asked again.
+    rustix::net::listen(&socket, BACKLOG).map_err(|error| failed(error.into()))?;
     let address = socket.local_addr().map_err(failed)?;
     Ok((socket, address))
 }
@@ -110,6 +112,24 @@ impl Bound {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    // Clients beyond the backlog wait a second for their handshake to be tried again.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_burst_of_clients_connects_before_any_is_accepted() {
+        use std::time::Duration;
+
+        let allowed = std::fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap_or_default();
+        if allowed.trim().parse::<u32>().is_ok_and(|allowed| allowed < 512) {
+            println!("not checked: net.core.somaxconn is {allowed}");
+            return;
+        }
+        let (_socket, address) =
+            listen("sqs", SocketAddr::from(([127, 0, 0, 1], 0))).expect("a port is free");
+        let connect = || std::net::TcpStream::connect_timeout(&address, Duration::from_millis(900));
+        let clients: Vec<_> = (0..300).map(|_| connect()).collect();
+        assert!(clients.iter().all(Result::is_ok), "{:?}", clients.iter().filter(|c| c.is_err()).count());
+    }
 
     #[test]
     fn ports_are_listed_by_listener() {

@@ -19,5 +19,6 @@ pub use certificates::{CertificateWatch, Certificates};
 pub use commit::Paced;
 pub use dialect::{Dialect, Door, FrontEndSettings, FrontEnds, Serves};
 pub use event_loop::{Begin, Beside, Entrance, EventLoop, Started};
+pub use sharing::BACKLOG;
 pub use token_keys::{TokenKeysError, TokenKeysWatch};
 pub use welcome::AdminPlace;

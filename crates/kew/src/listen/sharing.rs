@@ -6,8 +6,8 @@ use std::net::TcpListener;
 use rustix::net::sockopt::set_socket_reuseport;
 use tokio::net::TcpSocket;
 
-/// Connections that wait for a loop to accept them.
-const BACKLOG: u32 = 1_024;
+/// Connections that wait to be accepted, as far as the system allows (`net.core.somaxconn` on Linux).
+pub const BACKLOG: i32 = 4_096;
 
 /// Several sockets at the address of one, which is the first of them: the system spreads connections over them. Until
 /// here the one had the address for itself, so that no other server has it; sockets that share may be joined by those
@@ -23,7 +23,7 @@ pub(super) fn share_out(socket: TcpListener, loops: usize) -> io::Result<Vec<Tcp
         socket.set_reuseaddr(true)?;
         socket.set_reuseport(true)?;
         socket.bind(address)?;
-        socket.listen(BACKLOG)?.into_std()
+        socket.listen(BACKLOG.unsigned_abs())?.into_std()
     };
     std::iter::once(Ok(socket)).chain((1..loops).map(|_| shared())).collect()
 }
