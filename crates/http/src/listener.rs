@@ -67,7 +67,7 @@ impl<H: Handler> Listener<H> {
         let Some(place) = self.shared.drain.enter(limits.connections_max) else {
             // A TLS client would not understand what is said before a handshake.
             if tls.is_none() {
-                self.crowded.turn_away(stream);
+                self.crowded.turn_away(stream, limits.connections_max);
             }
             return;
         };

@@ -95,6 +95,16 @@ pub enum StartError {
         /// Why not.
         cause: std::io::Error,
     },
+    /// Too few files may be open.
+    #[error(
+        "at most {limit} files may be open, and this server needs {needed}: raise the limit (ulimit -n {needed}, or LimitNOFILE= of systemd); 1024 or more are advised"
+    )]
+    OpenFiles {
+        /// How many may be.
+        limit: u64,
+        /// How many must be.
+        needed: u64,
+    },
     /// The access keys cannot be used.
     #[error(transparent)]
     Keys(#[from] kew_sqs::KeyError),

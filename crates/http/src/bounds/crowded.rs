@@ -7,8 +7,10 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 
 const TEXT: &str = "the server has as many connections as it may have: try again later\n";
-/// Maximum connections that get the refusal at once; others are closed without it.
+/// Maximum connections that get the refusal at once; others are closed without it. Each has a file: where few
+/// connections may be open, a quarter of them.
 const AT_ONCE_MAX: usize = 64;
+const AT_ONCE_LEAST: usize = 4;
 const WITHIN: Duration = Duration::from_secs(1);
 
 /// The connections that are getting the refusal.
@@ -19,9 +21,10 @@ pub(crate) struct Crowded {
 
 impl Crowded {
     /// Answers whatever is asked with 503, and ends the connection.
-    pub(crate) fn turn_away(&self, stream: TcpStream) {
+    pub(crate) fn turn_away(&self, stream: TcpStream, connections_max: usize) {
+        let at_once_max = (connections_max / 4).clamp(AT_ONCE_LEAST, AT_ONCE_MAX);
         let at_once = Arc::clone(&self.at_once);
-        if at_once.fetch_add(1, Ordering::Relaxed) >= AT_ONCE_MAX {
+        if at_once.fetch_add(1, Ordering::Relaxed) >= at_once_max {
             at_once.fetch_sub(1, Ordering::Relaxed);
             return;
         }

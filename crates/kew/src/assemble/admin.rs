@@ -22,7 +22,6 @@ use crate::store::backups::StoreBackups;
 use crate::store::kept::Kept;
 use crate::{message_notes, notices, push};
 
-const ADMIN_CONNECTIONS_MAX: usize = 128;
 /// How long the console lets operators undo what they asked for.
 const UNDO_WINDOW: Duration = Duration::from_secs(10);
 
@@ -71,7 +70,7 @@ impl Parts<'_> {
             console,
             socket,
             entropy: Arc::clone(&self.entropy),
-            limits: self.limits(ADMIN_CONNECTIONS_MAX),
+            limits: self.limits(self.admin_connections_max),
             replies: self.replies.clone(),
             witnesses: self.witnesses(),
             tls,

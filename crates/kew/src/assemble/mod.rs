@@ -40,6 +40,17 @@ use loops::Loops;
 const OTHER_FILES: u64 = 512;
 /// Files of each further shard of a directory: segments, spares, checkpoint, ids, its loop's own, its listeners.
 const FILES_OF_A_SHARD: u64 = 30;
+/// Below this many files nothing starts: an idle server of one shard has 33 open, and the fewest connections, also
+/// of the admin API, those that are turned away and a checkpoint need the rest.
+const FILES_MIN: u64 = 96;
+/// Below this many files the server warns.
+const FILES_ADVISED: u64 = 1_024;
+/// Of the admin API, which has its own.
+const ADMIN_CONNECTIONS_MAX: usize = 128;
+/// The same where few files may be open.
+const ADMIN_CONNECTIONS_FEW: usize = 16;
+/// However few files there may be.
+const CONNECTIONS_MIN: u64 = 16;
 const CONNECTIONS_MAX: u64 = 100_000;
 /// How long the last look may take.
 const LAST_LOOK: std::time::Duration = std::time::Duration::from_secs(1);
@@ -71,7 +82,8 @@ pub struct Server {
 impl Server {
     /// Starts everything; when it returns, requests are served. `ending` ends an opening that waits or is under way.
     pub fn start(settings: &Settings, log: Log, ending: &Ending) -> Result<Self, StartError> {
-        let connections_max = connections_max(settings);
+        let files = open_files(settings, log)?;
+        let connections_max = connections_max(settings, files);
         let entropy: Arc<dyn Entropy> = Arc::new(SystemEntropy::new().map_err(|error| {
             StartError::Machine { doing: "asking for random numbers", cause: std::io::Error::other(error) }
         })?);
@@ -79,7 +91,7 @@ impl Server {
         let admin_tls = certificates.load(settings.tls.admin.as_ref())?;
         let (keys, token_keys) = token_keys(settings, log.of(Area::Tls))?;
         let (sockets, mut bound) = bind::bind(&settings.server)?;
-        let mut parts = Parts::new(settings, entropy, connections_max, keys, &bound, log)?;
+        let mut parts = Parts::new(settings, entropy, (connections_max, files), keys, &bound, log)?;
         let access = parts.note_requests()?;
         let Sockets { mut entrances, admin } = sockets;
         // It answers while the store is being opened.
@@ -210,6 +222,7 @@ struct Parts<'a> {
     settings: &'a Settings,
     entropy: Arc<dyn Entropy>,
     connections_max: usize,
+    admin_connections_max: usize,
     drain: Drain,
     others_ended: Drain,
     durations: Arc<Durations>,
@@ -238,7 +251,7 @@ impl<'a> Parts<'a> {
     fn new(
         settings: &'a Settings,
         entropy: Arc<dyn Entropy>,
-        connections_max: usize,
+        (connections_max, files): (usize, u64),
         token_keys: Arc<KeySet>,
         bound: &Bound,
         log: Log,
@@ -256,6 +269,7 @@ impl<'a> Parts<'a> {
             settings,
             entropy,
             connections_max,
+            admin_connections_max: if files < FILES_ADVISED { ADMIN_CONNECTIONS_FEW } else { ADMIN_CONNECTIONS_MAX },
             drain: Drain::default(),
             others_ended: Drain::default(),
             durations: Arc::default(),
@@ -372,11 +386,31 @@ fn shards_of(settings: &Settings) -> ShardCount {
     laid.and_then(Laid::shards).or(settings.server.shards).unwrap_or(ShardCount::ONE)
 }
 
+/// How many files may be open. Where they are too few for what is always needed the server does not start: it would
+/// answer nothing, or lose its store to a commit that finds no descriptor.
+fn open_files(settings: &Settings, log: Log) -> Result<u64, StartError> {
+    let (limit, needed) = (machine::raise_open_files(), FILES_MIN + files_of_more_shards(settings));
+    if limit < needed {
+        return Err(StartError::OpenFiles { limit, needed });
+    }
+    if limit < FILES_ADVISED {
+        let line = "few files may be open: clients beyond a few connections are refused, and a store under load may \
+                    lack descriptors; raise the limit (ulimit -n, LimitNOFILE)";
+        let (limit, advised) = (limit.to_string(), FILES_ADVISED.to_string());
+        log.tell(Level::Warn, line, &[("limit", &limit), ("advised", &advised)]);
+    }
+    Ok(limit)
+}
+
+/// Files of all shards of a directory but the first.
+fn files_of_more_shards(settings: &Settings) -> u64 {
+    FILES_OF_A_SHARD * (u64::from(shards_of(settings).get()) - 1)
+}
+
 /// As many as there may be open files, less what else needs some.
-fn connections_max(settings: &Settings) -> usize {
-    let more_shards = u64::from(shards_of(settings).get()) - 1;
-    let others = OTHER_FILES + FILES_OF_A_SHARD * more_shards;
-    let connections = machine::raise_open_files().saturating_sub(others).clamp(16, CONNECTIONS_MAX);
+fn connections_max(settings: &Settings, files: u64) -> usize {
+    let others = OTHER_FILES + files_of_more_shards(settings);
+    let connections = files.saturating_sub(others).clamp(CONNECTIONS_MIN, CONNECTIONS_MAX);
     let possible = usize::try_from(connections).unwrap_or(usize::MAX);
     settings.limits.connections_max.map_or(possible, |wanted| wanted.min(possible))
 }

@@ -105,6 +105,38 @@ fn messages_in_flight_are_limited_by_each_dialects_own_setting() {
 }
 
 #[test]
+fn a_server_that_may_open_too_few_files_names_the_number_and_does_not_start() {
+    let mut few = program::command_with_files(95);
+    let output = few.args(["--store", "memory"]).output().expect("the program kew is built with its tests");
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(errors.contains("at most 95 files may be open, and this server needs 96"), "{errors}");
+}
+
+#[test]
+fn the_fewest_files_are_enough_under_more_connections_than_there_is_room_for() {
+    let directory = data_directory();
+    let data = directory.path().join("data").to_string_lossy().into_owned();
+    let kew = Kew::start_by(program::command_with_files(96), directory.path(), &["--store", &data]);
+    assert!(kew.errors().contains("few files may be open"), "{}", kew.errors());
+    assert_eq!(sqs(&kew, "us-east-1", "orders").0, 200);
+    let addresses = ["azure", "admin"].map(|name| kew.ports[name].as_str().expect("the listener is on"));
+    let crowd: Vec<_> = addresses
+        .iter()
+        .flat_map(|address| std::iter::repeat_n(*address, 100))
+        .map(|address| std::net::TcpStream::connect(address).expect("the backlog has room"))
+        .collect();
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    drop(crowd);
+    let begun = std::time::Instant::now();
+    // A connection that its client closed leaves its place within a moment.
+    while kew.ask("SendMessage", r#"{"QueueUrl":"orders","MessageBody":"m"}"#).0 != 200 {
+        assert!(begun.elapsed() < std::time::Duration::from_secs(10), "{}", kew.errors());
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+}
+
+#[test]
 fn a_request_that_is_authorized_twice_is_refused_by_every_listener() {
     let directory = data_directory();
     let kew = Kew::start_with(directory.path(), &["--store", "memory"]);

@@ -251,6 +251,14 @@ pub fn command_without_file_size_signal() -> Command {
     set_up(shell)
 }
 
+/// A command that ends in `kew serve`, with a limit of open files.
+pub fn command_with_files(max: u64) -> Command {
+    let mut shell = Command::new("sh");
+    let limited = format!("ulimit -n {max}; exec \"$0\" \"$@\"");
+    shell.args(["-c", &limited, env!("CARGO_BIN_EXE_kew")]);
+    set_up(shell)
+}
+
 /// A command that ends in `kew serve`, begun as `nohup` begins it.
 pub fn command_that_ignores_hang_up() -> Command {
     let mut shell = Command::new("sh");
