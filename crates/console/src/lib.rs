@@ -34,7 +34,8 @@ use std::time::Duration;
 use kew_core::{AccountId, Entropy};
 use kew_engine::{Engine, TimeSource};
 use kew_http::{
-    Dropped, Durations, Guard, Handler, Histogram, Replies, Reply, Request, Standing, StatusCode, Subject,
+    Connections, Dropped, Durations, Guard, Handler, Histogram, Replies, Reply, Request, Standing,
+    StatusCode, Subject,
 };
 
 pub use access::{Role, User, UserError, hash as hash_password};
@@ -81,6 +82,8 @@ pub struct Settings {
     pub replies: Replies,
     /// What was given up.
     pub dropped: Arc<Dropped>,
+    /// The connections of all listeners.
+    pub connections: Arc<Connections>,
     /// Which program this is.
     pub version: &'static str,
     /// The account and the region of queues that are named without.

@@ -10,6 +10,8 @@ use std::task::{Context, Poll, Waker};
 
 use parking_lot::Mutex;
 
+use crate::figures::connections::Counted;
+
 /// Ends connections gracefully, and knows how many there are.
 #[derive(Clone, Default)]
 pub struct Drain {
@@ -48,7 +50,7 @@ impl Drain {
             crowd.wakers.push(None);
             crowd.wakers.len() - 1
         });
-        Some(DrainPlace { drain: self.clone(), slot, known: None })
+        Some(DrainPlace { drain: self.clone(), slot, known: None, counted: None })
     }
 
     /// How many places are taken.
@@ -102,9 +104,15 @@ pub struct DrainPlace {
     slot: usize,
     /// The waker that is in the slot.
     known: Option<Waker>,
+    counted: Option<Counted>,
 }
 
 impl DrainPlace {
+    /// Counts it among a listener's connections.
+    pub(crate) fn count_as(&mut self, counted: Counted) {
+        self.counted = Some(counted);
+    }
+
     /// Whether it is the end; wakes the caller's task when it is.
     pub fn is_closing(&mut self, cx: &Context<'_>) -> bool {
         if !self.known.as_ref().is_some_and(|known| known.will_wake(cx.waker())) {
@@ -119,6 +127,8 @@ impl DrainPlace {
 
 impl Drop for DrainPlace {
     fn drop(&mut self) {
+        // A place that is free is not counted any more.
+        drop(self.counted.take());
         let mut crowd = self.drain.shared.crowd.lock();
         if let Some(slot) = crowd.wakers.get_mut(self.slot) {
             *slot = None;

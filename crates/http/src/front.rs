@@ -11,6 +11,7 @@ use crate::bounds::ration::{Ration, Sender, Share};
 use crate::bounds::room::Replies;
 use crate::drain::Drain;
 use crate::encodings::today::Today;
+use crate::figures::connections::ListenerCount;
 use crate::guard::Guard;
 use crate::progress::watch::Watch;
 use crate::refusal::Refusal;
@@ -64,13 +65,23 @@ pub struct Shared {
     pub bodies: Ration,
     /// Counts the bytes of replies.
     pub replies: Replies,
+    /// Counts this listener's connections.
+    pub connections: Arc<ListenerCount>,
 }
 
 impl Shared {
     /// What listeners of one server share.
     pub fn new(clock: Arc<dyn Clock>, entropy: Arc<dyn Entropy>, limits: Limits) -> Self {
         let replies = Replies::new(limits.replies_bytes_max);
-        Self { clock, entropy, limits, drain: Drain::default(), bodies: Ration::default(), replies }
+        Self {
+            clock,
+            entropy,
+            limits,
+            drain: Drain::default(),
+            bodies: Ration::default(),
+            replies,
+            connections: Arc::default(),
+        }
     }
 }
 

@@ -35,6 +35,7 @@ pub use bounds::room::{KeptBytes, Replies, Room};
 pub use drain::{Drain, DrainPlace};
 pub use encodings::trace::{AMAZON_TRACE, TRACEPARENT, TraceContext};
 pub use encodings::{date, form, hex, json, percent, receipt, secret, xml};
+pub use figures::connections::{Connections, Crowding, CrowdingSink, ListenerCount};
 pub use figures::dropped::{Droppable, Dropped};
 pub use figures::durations::{DurationKey, Durations, Stopwatch};
 pub use figures::histogram::{Distribution, Histogram};

@@ -55,16 +55,32 @@ impl<H: Handler> Listener<H> {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let Some(place) = self.shared.drain.enter(self.shared.limits.connections_max) else { return };
+        let Some(place) = self.enter() else { return };
         let origin = Origin { peer, secure: false, speaks: Speaks::Unknown };
         connection::serve(self, stream, origin, place).await;
+    }
+
+    /// A place for a connection, counted; `None` is counted too.
+    fn enter(&self) -> Option<DrainPlace> {
+        let (drain, connections) = (&self.shared.drain, &self.shared.connections);
+        let place = drain.enter(self.shared.limits.connections_max);
+        match place {
+            Some(mut place) => {
+                place.count_as(connections.enter());
+                Some(place)
+            }
+            None => {
+                connections.refuse();
+                None
+            }
+        }
     }
 
     fn welcome(self: &Arc<Self>, stream: TcpStream, peer: SocketAddr, tls: Option<Tls>) {
         // Small replies go out at once. A socket that cannot promise that is on its way out anyway.
         let _set = stream.set_nodelay(true);
         let limits = &self.shared.limits;
-        let Some(place) = self.shared.drain.enter(limits.connections_max) else {
+        let Some(place) = self.enter() else {
             // A TLS client would not understand what is said before a handshake.
             if tls.is_none() {
                 self.crowded.turn_away(stream, limits.connections_max);

@@ -12,7 +12,7 @@ mod text;
 use std::sync::Arc;
 
 use kew_engine::{Counter, Stats};
-use kew_http::{Droppable, HeaderValue, Reply, StatusCode};
+use kew_http::{Droppable, HeaderValue, ListenerCount, Reply, StatusCode};
 use tokio::runtime::Handle;
 
 use crate::Console;
@@ -33,6 +33,9 @@ pub struct InFlightLimits {
     /// Of a FIFO queue.
     pub fifo: u32,
 }
+
+/// A figure of a listener.
+type Connected = fn(&ListenerCount) -> u64;
 
 /// One scrape at a time: more would only do the same work side by side.
 #[derive(Default)]
@@ -55,6 +58,7 @@ impl Console {
         text.family("kew_build_info", "gauge", "The program that runs.");
         text.sample("kew_build_info", &[("version", self.settings.version)], 1);
         self.write_requests(&mut text);
+        self.write_connections(&mut text);
         self.write_upkeep(&mut text);
         if let Some(running) = running {
             match self.ask(&running).await {
@@ -137,6 +141,26 @@ impl Console {
         let name = "kew_store_sync_seconds";
         text.family(name, "histogram", "How long the store took to write and sync a batch.");
         text.histogram(name, &[], &self.settings.store_syncs.distribution());
+    }
+
+    fn write_connections(&self, text: &mut Text) {
+        let all = self.settings.connections.all();
+        let figures: [(&str, &str, &str, Connected); 3] = [
+            ("kew_connections", "gauge", "Connections that are open.", ListenerCount::open),
+            ("kew_connections_max", "gauge", "Connections that may be open.", ListenerCount::max),
+            (
+                "kew_connections_refused_total",
+                "counter",
+                "Connections that were turned away because as many were open as may be.",
+                ListenerCount::refused,
+            ),
+        ];
+        for (name, kind, help, figure) in figures {
+            text.family(name, kind, help);
+            for count in &all {
+                text.sample(name, &[("listener", count.name())], figure(count));
+            }
+        }
     }
 
     fn write_upkeep(&self, text: &mut Text) {

@@ -84,6 +84,7 @@ async fn console_with(store: &Arc<Troubled>, upkeep: Arc<UpkeepReport>) -> (Arc<
         upkeep,
         replies: Replies::new(1 << 20),
         dropped: Arc::default(),
+        connections: Arc::default(),
         firing: Arc::default(),
         version: "0",
         account: AccountId(0),

@@ -206,6 +206,7 @@ async fn make(parts: Parts) -> Rig {
         upkeep: Arc::new(UpkeepReport::new(Arc::new(FixedClock), drop)),
         replies: Replies::new(1 << 20),
         dropped: Arc::default(),
+        connections: Arc::default(),
         firing: Arc::default(),
         version: "0",
         account: AccountId(0),

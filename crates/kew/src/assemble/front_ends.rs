@@ -136,7 +136,12 @@ impl Parts<'_> {
         // Handlers of Workers that finish at the end still send through it.
         let is_last = self.settings.workers.run && serves == Serves::Only(Dialect::Cloudflare);
         let drain = if is_last { self.others_ended.clone() } else { self.drain.clone() };
-        Entrance { serves, socket, guard, tls, drain }
+        let name = match serves {
+            Serves::Only(dialect) => dialect.name(),
+            Serves::All => "also",
+        };
+        let connections = self.connections.of(name, self.connections_max);
+        Entrance { serves, socket, guard, tls, drain, connections }
     }
 
     /// Who may reach a listener.

@@ -11,7 +11,9 @@ use kew_azure::KeySet;
 use kew_console::{Board, Console, Running, UpkeepReport};
 use kew_core::{Entropy, ShardCount};
 use kew_engine::Engine;
-use kew_http::{Drain, Dropped, Durations, Exchange, Histogram, Ration, Replies, Witness, Witnesses};
+use kew_http::{
+    Connections, Drain, Dropped, Durations, Exchange, Histogram, Ration, Replies, Witness, Witnesses,
+};
 use kew_log_pg::{Ending, Undropped};
 use kew_push::workers::{OtherNodes, Workers};
 use kew_store::Store as _;
@@ -27,6 +29,7 @@ use crate::fleet::{FleetEnd, FleetNode};
 use crate::listen::{Admin, AdminPlace, CertificateWatch, Certificates, TokenKeysError, TokenKeysWatch};
 use crate::log::{Area, Level, Log};
 use crate::machine::{self, SystemEntropy};
+use crate::reports::notices;
 use crate::reports::refused::Failures;
 use crate::reports::requests::RequestLines;
 use crate::start_error::StartError;
@@ -240,6 +243,7 @@ struct Parts<'a> {
     /// The Workers, once they run.
     workers: Arc<OnceLock<Arc<Workers>>>,
     dropped: Arc<Dropped>,
+    connections: Arc<Connections>,
     /// Takes requests that ended, for their lines.
     access: Option<Arc<AccessLog>>,
     /// What failed of requests.
@@ -269,7 +273,11 @@ impl<'a> Parts<'a> {
             settings,
             entropy,
             connections_max,
-            admin_connections_max: if files < FILES_ADVISED { ADMIN_CONNECTIONS_FEW } else { ADMIN_CONNECTIONS_MAX },
+            admin_connections_max: if files < FILES_ADVISED {
+                ADMIN_CONNECTIONS_FEW
+            } else {
+                ADMIN_CONNECTIONS_MAX
+            },
             drain: Drain::default(),
             others_ended: Drain::default(),
             durations: Arc::default(),
@@ -285,6 +293,9 @@ impl<'a> Parts<'a> {
             inner_token,
             workers: Arc::default(),
             dropped,
+            connections: Arc::new(Connections::new(Arc::new(move |listener, crowding| {
+                notices::tell_crowding(log, listener, crowding);
+            }))),
             access: None,
             failures: Arc::new(Failures::new(log, settings.server.store.to_string())),
             log,

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 
 use kew_console::Console;
 use kew_core::Entropy;
-use kew_http::{Drain, Guard, Limits, Listener, Replies, Shared, Tls, Witnessed, Witnesses};
+use kew_http::{Drain, Guard, Limits, Listener, ListenerCount, Replies, Shared, Tls, Witnessed, Witnesses};
 
 use crate::machine::SystemClock;
 
@@ -21,6 +21,8 @@ pub struct AdminLoop {
     pub entropy: Arc<dyn Entropy>,
     /// Bounds of connections.
     pub limits: Limits,
+    /// Counts its connections.
+    pub connections: Arc<ListenerCount>,
     /// Counts the bytes of replies, with those of all other listeners.
     pub replies: Replies,
     /// Who hears of requests that ended, if anything does.
@@ -61,6 +63,7 @@ impl AdminLoop {
             let shared = Shared {
                 drain,
                 replies: self.replies,
+                connections: self.connections,
                 ..Shared::new(Arc::new(SystemClock), self.entropy, self.limits)
             };
             // The console guards what must be guarded: health and metrics are for everyone.

@@ -10,7 +10,8 @@ use std::time::Duration;
 use kew_core::{Clock, Entropy};
 use kew_engine::{Engine, EngineError, Options, TimeSource};
 use kew_http::{
-    Drain, Guard, Histogram, Limits, Listener, Ration, Replies, Shared, Tls, Witnessed, Witnesses,
+    Drain, Guard, Histogram, Limits, Listener, ListenerCount, Ration, Replies, Shared, Tls, Witnessed,
+    Witnesses,
 };
 use kew_store::Store;
 use tokio::runtime::Handle;
@@ -83,16 +84,18 @@ pub struct Entrance {
     pub tls: Option<Tls>,
     /// Ends it.
     pub drain: Drain,
+    /// Counts its connections.
+    pub connections: Arc<ListenerCount>,
 }
 
 impl Entrance {
     /// The same entrance for several loops: each connection comes to one of them.
     pub fn share_out(self, loops: usize) -> io::Result<Vec<Self>> {
-        let Self { serves, socket, guard, tls, drain } = self;
+        let Self { serves, socket, guard, tls, drain, connections } = self;
         let sockets = share_out(socket, loops)?.into_iter();
         let entrance = |socket| {
             let (guard, tls, drain) = (guard.clone(), tls.clone(), drain.clone());
-            Self { serves, socket, guard, tls, drain }
+            Self { serves, socket, guard, tls, drain, connections: Arc::clone(&connections) }
         };
         Ok(sockets.map(entrance).collect())
     }
@@ -199,7 +202,8 @@ impl<S: Store + 'static> EventLoop<S> {
             entrance.socket.set_nonblocking(true)?;
             let socket = tokio::net::TcpListener::from_std(entrance.socket)?;
             let door = Door { front_ends: Arc::clone(&front_ends), serves: entrance.serves };
-            let shared = Shared { drain: entrance.drain, ..shared.clone() };
+            let shared =
+                Shared { drain: entrance.drain, connections: entrance.connections, ..shared.clone() };
             let door = Witnessed::new(door, self.witnesses.clone());
             let listener = Listener::new(door, entrance.guard, &shared);
             match entrance.tls {

@@ -5,8 +5,23 @@ use std::time::Duration;
 use kew_console::{AlarmChange, AuditEntry, News, UpkeepNews};
 use kew_core::{MessageId, Reports, Work};
 use kew_engine::Notice;
+use kew_http::Crowding;
 
 use crate::log::{Area, Level, Log};
+
+/// Logs that a listener begins to turn connections away, or has ceased to.
+pub fn tell_crowding(log: Log, listener: &str, crowding: Crowding) {
+    match crowding {
+        Crowding::Begun { max } => {
+            let line = "connections are turned away: as many are open as may be";
+            log.tell(Level::Warn, line, &[("listener", listener), ("connections_max", &max.to_string())]);
+        }
+        Crowding::Ended { refused } => {
+            let line = "no connection was turned away for 10 s";
+            log.tell(Level::Info, line, &[("listener", listener), ("turned_away", &refused.to_string())]);
+        }
+    }
+}
 
 /// Logs a notice. Repeated refusals of the store are logged at the rate of the upkeep report.
 pub fn tell(log: Log, upkeep: &dyn Reports, notice: Notice) {

@@ -137,6 +137,36 @@ fn the_fewest_files_are_enough_under_more_connections_than_there_is_room_for() {
 }
 
 #[test]
+fn connections_that_are_turned_away_are_counted_and_logged_once() {
+    let directory = data_directory();
+    let mut few = command();
+    few.env("KEW_LIMITS_CONNECTIONS_MAX", "2");
+    let kew = Kew::start_by(few, directory.path(), &["--store", "memory"]);
+    let connect = || std::net::TcpStream::connect(&kew.sqs).expect("the backlog has room");
+    let _held = [connect(), connect()];
+    let azure = kew.ports["azure"].as_str().expect("the listener is on");
+    let begun = std::time::Instant::now();
+    // The first two may not have been accepted yet.
+    for _ in 0..3 {
+        while http(azure, "GET", "/", &[], "").0 != 503 {
+            assert!(begun.elapsed() < std::time::Duration::from_secs(10), "{}", kew.errors());
+        }
+    }
+    let (_, text) = kew.admin("GET", "/metrics", &[], "");
+    for expected in [
+        "kew_connections{listener=\"sqs\"} 2\n",
+        "kew_connections_max{listener=\"sqs\"} 2\n",
+        "kew_connections_max{listener=\"admin\"} ",
+        "kew_connections_refused_total{listener=\"sqs\"} 0\n",
+        "kew_connections_refused_total{listener=\"azure\"} 3\n",
+    ] {
+        assert!(text.contains(expected), "no {expected} in {text}");
+    }
+    let errors = kew.errors();
+    assert_eq!(errors.matches("connections are turned away").count(), 1, "{errors}");
+}
+
+#[test]
 fn a_request_that_is_authorized_twice_is_refused_by_every_listener() {
     let directory = data_directory();
     let kew = Kew::start_with(directory.path(), &["--store", "memory"]);
