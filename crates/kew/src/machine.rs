@@ -133,8 +133,11 @@ pub fn host_name() -> String {
 pub fn raise_open_files() -> u64 {
     let limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {
-        // Where it is refused, the limit that holds is the one that is asked for next.
-        let _raised = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+        let raise = |to| setrlimit(Resource::Nofile, Rlimit { current: to, maximum: limit.maximum }).is_ok();
+        // macOS takes no more where it says that there is no hard limit.
+        let most = Some(limit.maximum.unwrap_or(u64::MAX).min(10_240));
+        // Where both are refused, the limit that holds is the one that is asked for next.
+        let _raised = raise(limit.maximum) || (limit.current < most && raise(most));
     }
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }

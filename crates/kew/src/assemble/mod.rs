@@ -12,7 +12,8 @@ use kew_console::{Board, Console, Running, UpkeepReport};
 use kew_core::{Entropy, ShardCount};
 use kew_engine::Engine;
 use kew_http::{
-    Connections, Drain, Dropped, Durations, Exchange, Histogram, Ration, Replies, Witness, Witnesses,
+    Connections, Drain, Droppable, Dropped, Durations, Exchange, Histogram, Ration, Replies, Witness,
+    Witnesses,
 };
 use kew_log_pg::{Ending, Undropped};
 use kew_push::workers::{OtherNodes, Workers};
@@ -273,7 +274,7 @@ impl<'a> Parts<'a> {
             settings,
             entropy,
             connections_max,
-            admin_connections_max: if files < FILES_ADVISED {
+            admin_connections_max: if files < files_advised(settings) {
                 ADMIN_CONNECTIONS_FEW
             } else {
                 ADMIN_CONNECTIONS_MAX
@@ -360,10 +361,12 @@ fn look_last(
     runtime.block_on(async {
         // A store that has stopped may not answer.
         let _in_time = tokio::time::timeout(LAST_LOOK, console.tell_departures(engine)).await;
-        if let (Some(exporter), Some(served)) = (exporter, served)
-            && let Ok(Some(text)) = tokio::time::timeout(LAST_LOOK, console.last_metrics_text(served)).await
-        {
-            exporter.export_last(text);
+        if let (Some(exporter), Some(served)) = (exporter, served) {
+            match tokio::time::timeout(LAST_LOOK, console.last_metrics_text(served)).await {
+                Ok(Some(text)) => exporter.export_last(text),
+                // Too many queues, or a store that does not answer.
+                _ => exporter.dropped().add(Droppable::MetricsReport, 1),
+            }
         }
     });
     // Nor must a look that hangs hold up the end.
@@ -404,16 +407,22 @@ fn open_files(settings: &Settings, log: Log) -> Result<u64, StartError> {
     if limit < needed {
         return Err(StartError::OpenFiles { limit, needed });
     }
-    if limit < FILES_ADVISED {
+    let advised = files_advised(settings);
+    if limit < advised {
         let line = "few files may be open: clients beyond a few connections are refused, and a store under load may \
                     lack descriptors; raise the limit (ulimit -n, LimitNOFILE)";
-        let (limit, advised) = (limit.to_string(), FILES_ADVISED.to_string());
+        let (limit, advised) = (limit.to_string(), advised.to_string());
         log.tell(Level::Warn, line, &[("limit", &limit), ("advised", &advised)]);
     }
     Ok(limit)
 }
 
-/// Files of all shards of a directory but the first.
+/// Where fewer files may be open, a store under load may lack some.
+fn files_advised(settings: &Settings) -> u64 {
+    FILES_ADVISED + files_of_more_shards(settings)
+}
+
+/// Files of all shards but the first.
 fn files_of_more_shards(settings: &Settings) -> u64 {
     FILES_OF_A_SHARD * (u64::from(shards_of(settings).get()) - 1)
 }

@@ -63,7 +63,7 @@ fn rule(entry: &Entry<'_>) -> Result<AlarmRule, ConfigError> {
         )?,
     };
     let (allowed, most) = match metric {
-        AlarmMetric::DiskShare | AlarmMetric::InFlightShare => ("a number from 0 to below 1", 1.0),
+        AlarmMetric::DiskShare => ("a number from 0 to below 1", 1.0),
         _ => ("a number, 0 or more", f64::INFINITY),
     };
     let above = entry.number("above", allowed, |number| {
@@ -171,10 +171,6 @@ mod tests {
             (rule("metric = \"visible\"\nqueue = \"*\"\n"), "has no above"),
             (rule("metric = \"disk_share\"\nqueue = \"*\"\nabove = 1\n"), "leave `queue` out"),
             (rule("metric = \"disk_share\"\nabove = 1\n"), "must be a number from 0 to below 1"),
-            (
-                rule("metric = \"in_flight_share\"\nqueue = \"*\"\nabove = 3\n"),
-                "above = 3 is not allowed; it must be a number from 0 to below 1",
-            ),
             (rule("metric = \"visible\"\nqueue = \"*\"\nabove = -1\n"), "above = -1 is not allowed"),
             (rule("metric = \"visible\"\nqueue = \"*\"\nabove = \"much\"\n"), "must be a number"),
             (with("for_seconds = 0.5\n"), "a whole number of seconds"),

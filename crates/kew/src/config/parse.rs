@@ -65,11 +65,7 @@ impl fmt::Display for PgUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let url = self.0.first();
         let (scheme, rest) = url.split_once("://").unwrap_or(("postgres", url));
-        // The credentials end at the last @, also if the password holds one, or a question mark.
-        let (who, place) = rest.rsplit_once('@').unwrap_or(("", rest));
-        let user = who.split(':').next().unwrap_or_default();
-        // A password may be given as a parameter too.
-        let place = place.split_once('?').map_or(place, |(place, _)| place);
+        let (user, place) = user_and_place(rest);
         if user.is_empty() { write!(f, "{scheme}://{place}") } else { write!(f, "{scheme}://{user}@{place}") }
     }
 }
@@ -116,7 +112,12 @@ pub fn store_choice(text: &str) -> Result<StoreChoice, String> {
         ("memory", _) => Ok(StoreChoice::Memory),
         (_, Some(url)) => Ok(StoreChoice::Postgres(PgUrl::of(&url))),
         // A URL that is written wrong must not become the name of a directory.
-        (text, None) if text.is_empty() || text.contains("://") || begins_like_postgres(text) => {
+        (text, None)
+            if text.is_empty()
+                || text.contains("://")
+                || begins_like_postgres(text)
+                || has_parameters(text) =>
+        {
             Err(ALLOWED.to_owned())
         }
         (path, None) => Ok(StoreChoice::Directory(PathBuf::from(path))),
@@ -134,17 +135,30 @@ pub fn without_password(text: &str) -> String {
     if is_postgres(text) {
         return PgUrl::of(text).to_string();
     }
+    if !text.contains("://") && !begins_like_postgres(text) && has_parameters(text) {
+        return "parameters of a database".to_owned();
+    }
     let rest = match (text.split_once("://"), text.split_once(':')) {
         (Some((_, rest)), _) => rest,
         (None, Some((_, rest))) if begins_like_postgres(text) => rest.trim_start_matches('/'),
         (None, _) => return text.to_owned(),
     };
     let scheme = text.strip_suffix(rest).unwrap_or_default();
-    let place = rest.rsplit_once('@').map_or(rest, |(_, place)| place);
-    // A password may be given as a parameter too.
-    let of_password =
-        place.split_once('?').filter(|(_, rest)| rest.to_ascii_lowercase().contains("password"));
-    format!("{scheme}{}", of_password.map_or(place, |(place, _)| place))
+    let has_credentials = rest.contains('@') || rest.to_ascii_lowercase().contains("password");
+    format!("{scheme}{}", if has_credentials { user_and_place(rest).1 } else { rest })
+}
+
+/// The user and the place, without parameters, of a URL behind its scheme: a password may be in either.
+fn user_and_place(rest: &str) -> (&str, &str) {
+    // A question mark behind a path begins parameters, and so does one before a password that is named.
+    let begins_parameters = |(before, behind): &(&str, &str)| {
+        before.contains('/') || behind.to_ascii_lowercase().contains("password")
+    };
+    let rest = rest.split_once('?').filter(begins_parameters).map_or(rest, |(before, _)| before);
+    // The credentials end at the last @, also if the password holds one, or a question mark.
+    let (who, place) = rest.rsplit_once('@').unwrap_or(("", rest));
+    let user = who.split([':', '@', '/', '?']).next().unwrap_or_default();
+    (user, place.split_once('?').map_or(place, |(place, _)| place))
 }
 
 /// A URL of PostgreSQL, its scheme in the small letters that the client knows; `None` for any other text.
@@ -160,8 +174,16 @@ pub fn is_postgres(text: &str) -> bool {
 
 /// Whether a text begins with a scheme of PostgreSQL, in whatever letters, though it may be no URL.
 fn begins_like_postgres(text: &str) -> bool {
-    let scheme = text.split_once(':').map(|(scheme, _)| scheme.to_ascii_lowercase());
-    matches!(scheme.as_deref(), Some("postgres" | "postgresql"))
+    let text = text.to_ascii_lowercase();
+    let rest = ["postgresql", "postgres"].iter().find_map(|scheme| text.strip_prefix(scheme));
+    rest.is_some_and(|rest| rest.starts_with(':') || rest.starts_with("//"))
+}
+
+/// Whether a text is made of parameters of a database, as PostgreSQL's own tools take them in place of a URL.
+fn has_parameters(text: &str) -> bool {
+    let text = text.to_ascii_lowercase();
+    ["host=", "hostaddr=", "dbname=", "user=", "service="].iter().any(|name| text.starts_with(name))
+        || text.contains("password=")
 }
 
 /// An address with a port. A port alone is one of this machine's loopback address.
@@ -392,8 +414,31 @@ mod tests {
             ("postgres://kew:a@b@db:5432,other/kew?sslmode=require", "postgres://kew@db:5432,other/kew"),
             ("postgresql://db/kew?password=secret", "postgresql://db/kew"),
             ("postgres://:secret@db/kew", "postgres://db/kew"),
+            ("postgres://db/kew?user=u&password=s3c@ret", "postgres://db/kew"),
+            ("postgres://db?password=s3c@ret", "postgres://db"),
         ] {
             assert_eq!(PgUrl::of(url).to_string(), shown);
+        }
+        for (text, shown) in [
+            ("mysql://u:s3cret@db/kew?password=s3c@ret", "mysql://db/kew"),
+            ("mysql://db/kew?password=s3c@ret", "mysql://db/kew"),
+            ("host=db password=s3cret", "parameters of a database"),
+            ("postgres//u:s3cret@db/kew", "postgres//u:db/kew"),
+            ("./data", "./data"),
+        ] {
+            assert_eq!(without_password(text), shown);
+        }
+    }
+
+    #[test]
+    fn parameters_of_a_database_are_no_directory() {
+        for text in
+            ["host=db user=kew", "dbname=kew PASSWORD=s3cret", "x password=s3cret", "postgres//u:p@h/d"]
+        {
+            assert!(store_choice(text).is_err(), "{text}");
+        }
+        for path in ["data", "postgres/data", "postgres", "./host=db", "/var/lib/kew"] {
+            assert!(matches!(store_choice(path), Ok(StoreChoice::Directory(_))), "{path}");
         }
     }
 

@@ -76,6 +76,7 @@ async fn a_queue_that_waits_for_a_version_with_a_queue_handler_says_so_once() {
         let words = notices.iter().filter_map(|notice| match notice {
             Notice::Unreached(open) => Some(format!("waits: {}", open.error)),
             Notice::ReachedAgain(_) => Some("goes on".to_owned()),
+            Notice::GoneUnreached(_) => Some("is gone".to_owned()),
             _ => None,
         });
         words.collect::<Vec<String>>()
@@ -102,6 +103,7 @@ async fn a_queue_that_waits_for_a_version_with_a_queue_handler_says_so_once() {
     crate::dispatcher::until("a notice", || notices().len() == 3).await;
     shop.dispatcher.consume(queue, None).await;
     crate::dispatcher::until("a notice", || notices().len() == 4).await;
+    assert_eq!(notices()[2..], [waits, "is gone"]);
     assert_eq!(shop.dispatcher.circuits.count(), 0);
     shop.dispatcher.close().await;
 }
