@@ -147,7 +147,7 @@ impl OnPostgres {
 
     fn start(&self, url: String, ready: Ready) -> Arc<dyn Store> {
         let tenure = Arc::clone(ready.disk.tenure());
-        let entropy = Arc::new(SeededEntropy::new(self.starts.fetch_add(1, Ordering::Relaxed)));
+        let entropy = Arc::new(SeededEntropy::of_start(self.starts.fetch_add(1, Ordering::Relaxed)));
         let (store, _) = LogStore::open(Arc::new(ready.disk), self.options, entropy, Timestamp(0)).unwrap();
         let store = PgStore::new(Arc::new(store), tenure);
         let wrap = UpkeepByCommits::new(self.commits_per_upkeep, |store: &PgStore| store.log());

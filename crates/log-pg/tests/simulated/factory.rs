@@ -44,9 +44,6 @@ impl Wrap<PgStore> for InWorld {
     }
 }
 
-/// The history that is played has chance of the same seed: an id that a store makes is none that it was given.
-const CHANCE_OF_STORES: u64 = 0x7374_6f72_6500_0000;
-
 /// Opens such stores.
 pub struct OnSimulated {
     options: LogOptions,
@@ -76,7 +73,7 @@ impl OnSimulated {
             }
         };
         let tenure = Arc::clone(disk.tenure());
-        let entropy = Arc::new(SeededEntropy::new(start ^ CHANCE_OF_STORES));
+        let entropy = Arc::new(SeededEntropy::of_start(start));
         let opened = LogStore::open(Arc::new(disk.clone()), self.options, entropy, Timestamp(0));
         let store = PgStore::new(Arc::new(opened.unwrap().0), tenure);
         let upkeep = UpkeepByCommits::new(self.commits_per_upkeep, |store: &PgStore| store.log());

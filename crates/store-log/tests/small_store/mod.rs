@@ -46,7 +46,7 @@ pub fn options() -> LogOptions {
 }
 
 pub fn entropy(seed: u64) -> Arc<dyn Entropy> {
-    Arc::new(SeededEntropy::new(seed))
+    Arc::new(SeededEntropy::of_start(seed))
 }
 
 pub fn open(disk: &SimDisk) -> Result<(LogStore, OpenReport), LogError> {

@@ -54,7 +54,7 @@ impl OnSimDisk {
     }
 
     fn start(&self, disk: SimDisk) -> Arc<dyn Store> {
-        let entropy = Arc::new(SeededEntropy::new(self.starts.fetch_add(1, Ordering::Relaxed)));
+        let entropy = Arc::new(SeededEntropy::of_start(self.starts.fetch_add(1, Ordering::Relaxed)));
         let (store, _) = LogStore::open(Arc::new(disk.clone()), self.options, entropy, Timestamp(0)).unwrap();
         let wrap = UpkeepByCommits::new(self.commits_per_upkeep, |store| store);
         let store = Arc::new(WithUpkeep { store, wrap });

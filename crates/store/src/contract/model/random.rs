@@ -59,6 +59,9 @@ impl Random {
     }
 }
 
+/// Keeps the chance of stores apart from the one histories are made of.
+const CHANCE_OF_STORES: u64 = 0x7374_6f72_6500_0000;
+
 /// The same as a source of nonces, ids and keys.
 #[derive(Debug)]
 pub struct SeededEntropy {
@@ -70,10 +73,28 @@ impl SeededEntropy {
     pub fn new(seed: u64) -> Self {
         Self { random: Mutex::new(Random::new(seed)) }
     }
+
+    /// The chance of a store that a test starts as its `start`th. A history is made of the chance of its own number:
+    /// with the same one, a store would give its messages ids that the history gave to others.
+    pub fn of_start(start: u64) -> Self {
+        Self::new(start ^ CHANCE_OF_STORES)
+    }
 }
 
 impl Entropy for SeededEntropy {
     fn bits(&self) -> u64 {
         self.random.lock().expect("no holder of this lock panics").bits()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_started_as_number_n_shares_no_chance_with_history_n() {
+        let (history, store) = (SeededEntropy::new(741), SeededEntropy::of_start(741));
+        let of_history: Vec<_> = (0..1_000).map(|_| history.bits()).collect();
+        assert!((0..1_000).all(|_| !of_history.contains(&store.bits())));
     }
 }
