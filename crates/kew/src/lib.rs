@@ -9,6 +9,7 @@ pub mod cli;
 pub mod config;
 mod consumers;
 pub mod credentials;
+mod exit;
 mod firing;
 pub mod fleet;
 pub mod greeting;

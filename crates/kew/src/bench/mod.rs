@@ -25,19 +25,18 @@ mod tally;
 
 use std::process::ExitCode;
 
+use crate::exit;
+
 pub use plan::BenchArgs;
 
 /// What goes wrong in a measurement, printed at the terminal.
 type Fault = Box<dyn std::error::Error>;
 
-/// Asked wrongly.
-const EXIT_WRONG: u8 = 2;
-
 /// Measures, prints, and fails when a reply or a message was not what it should be.
 pub fn run(args: &BenchArgs) -> ExitCode {
     if let Err(wrong) = args.check() {
         eprintln!("kew bench: {wrong}");
-        return ExitCode::from(EXIT_WRONG);
+        return ExitCode::from(exit::WRONG);
     }
     match run::measure(args) {
         Ok(true) => ExitCode::SUCCESS,

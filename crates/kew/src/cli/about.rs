@@ -8,6 +8,8 @@ use clap::{Args, Command};
 use clap_complete::Shell;
 use serde_json::json;
 
+use crate::exit;
+
 /// The commit it was built from, with a `+` where more may have been changed; `unknown` outside git.
 const COMMIT: &str = env!("BUILT_FROM_COMMIT");
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -67,7 +69,7 @@ pub(super) fn man(args: &ManArgs, mut line: Command) -> ExitCode {
     for name in &args.command {
         let Some(found) = command.get_subcommands().find(|inner| inner.get_name() == name) else {
             let _told = writeln!(io::stderr().lock(), "error: {} has no command {name}", command.get_name());
-            return ExitCode::from(2);
+            return ExitCode::from(exit::WRONG);
         };
         command = found;
     }

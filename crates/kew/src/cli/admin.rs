@@ -6,10 +6,10 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
+use crate::exit;
+
 /// More than any password has.
 const INPUT_BYTES_MAX: u64 = 4_096;
-/// Asked wrongly.
-const EXIT_WRONG: u8 = 2;
 
 /// What may be asked.
 #[derive(Subcommand, Debug)]
@@ -38,7 +38,7 @@ pub(super) fn run(command: &AdminCommand) -> ExitCode {
 /// that says whose fault that is.
 fn hash() -> Result<String, (ExitCode, String)> {
     let failed = |doing: &str, error: &dyn Display| (ExitCode::FAILURE, format!("{doing}: {error}"));
-    let wrong = |why: String| (ExitCode::from(EXIT_WRONG), why);
+    let wrong = |why: String| (ExitCode::from(exit::WRONG), why);
     let mut password = Vec::new();
     let read = io::stdin().lock().take(INPUT_BYTES_MAX).read_to_end(&mut password);
     read.map_err(|error| failed("reading the password from standard input", &error))?;

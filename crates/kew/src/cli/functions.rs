@@ -12,14 +12,10 @@ use kew_functions::{HostClock, Project};
 
 use crate::config;
 use crate::consumers::functions::{self, Manner};
+use crate::exit;
 use crate::log::{Area, Format, Level, Levels, Log};
 use crate::machine::{SystemClock, SystemEntropy};
 use crate::shutdown::Signals;
-
-/// Asked wrongly: the project is not what it must be.
-const EXIT_WRONG: u8 = 2;
-/// What a program killed by Ctrl-C leaves behind.
-const EXIT_AT_ONCE: i32 = 130;
 
 /// What may be done with functions.
 #[derive(Subcommand, Debug)]
@@ -87,7 +83,7 @@ fn serve(args: &StartArgs) -> ExitCode {
         Err(error) => {
             // With a closed output the exit code says it all.
             let _told = writeln!(io::stderr().lock(), "error: {error}");
-            return ExitCode::from(EXIT_WRONG);
+            return ExitCode::from(exit::WRONG);
         }
     };
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
@@ -127,7 +123,7 @@ async fn host(args: &StartArgs, project: Project, log: Log) -> Result<(), String
         );
         tokio::spawn(async move {
             signals.next_at_once().await;
-            std::process::exit(EXIT_AT_ONCE);
+            std::process::exit(exit::AT_ONCE);
         });
     };
     functions::host(project, manner, || greet(&lines), stop).await.map_err(|error| error.to_string())

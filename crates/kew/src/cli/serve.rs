@@ -12,6 +12,7 @@ use crate::assemble::Server;
 use crate::config::{self, Printed, ServeArgs, Settings, StoreChoice};
 use crate::consumers::functions::{self, Beside};
 use crate::consumers::workers;
+use crate::exit;
 use crate::greeting;
 use crate::log::{Level, Log};
 use crate::machine::SystemEntropy;
@@ -22,12 +23,8 @@ use crate::start_error::StartError;
 use crate::store::undropped::Leftovers;
 use crate::telemetry::{self, Report, TelemetrySettings};
 
-/// What a program killed by Ctrl-C leaves behind.
-const EXIT_AT_ONCE: i32 = 130;
 /// How long the end waits for the reader of standard error.
 const LOG_ENDS_WITHIN: Duration = Duration::from_secs(1);
-/// Asked wrongly.
-const EXIT_WRONG: u8 = 2;
 
 /// Serves until a signal stops it.
 pub(super) fn run(args: &ServeArgs) -> ExitCode {
@@ -90,13 +87,13 @@ fn serve(settings: &Settings) -> ExitCode {
         && let Err(error) = functions::read(root, Some("UseDevelopmentStorage=true"))
     {
         let _told = writeln!(io::stderr().lock(), "error: --functions: {error}");
-        return ExitCode::from(EXIT_WRONG);
+        return ExitCode::from(exit::WRONG);
     }
     let log = match exported(log) {
         Ok(log) => log,
         Err(error) => {
             let _told = writeln!(io::stderr().lock(), "error: {error}");
-            return ExitCode::from(EXIT_WRONG);
+            return ExitCode::from(exit::WRONG);
         }
     };
     let mut looks = Looks::default();
@@ -235,7 +232,7 @@ fn stop(
         signals.next_at_once().await;
         // What was logged last is what somebody will look for who was in a hurry.
         flush(log);
-        std::process::exit(EXIT_AT_ONCE);
+        std::process::exit(exit::AT_ONCE);
     });
     let (stopped, is_stopped) = tokio::sync::oneshot::channel::<()>();
     let watching = std::thread::spawn(move || {
@@ -335,7 +332,7 @@ fn started(
             });
             log.tell(Level::Info, "stopped before the store was open", &[("signal", signal)]);
             flush(log);
-            std::process::exit(if is_at_once { EXIT_AT_ONCE } else { 0 });
+            std::process::exit(if is_at_once { exit::AT_ONCE } else { 0 });
         }
         starting.join().map_or_else(|panic| std::panic::resume_unwind(panic), |server| server.map(Some))
     })
@@ -355,7 +352,7 @@ fn variables() -> impl Iterator<Item = (String, String)> {
 fn refused(error: &impl Display) -> ExitCode {
     // With a closed output the exit code says it all.
     let _told = writeln!(io::stderr().lock(), "error: {error}");
-    ExitCode::from(EXIT_WRONG)
+    ExitCode::from(exit::WRONG)
 }
 
 fn failed(log: Log, line: &str) -> ExitCode {

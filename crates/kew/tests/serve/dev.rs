@@ -87,6 +87,16 @@ fn project() -> tempfile::TempDir {
 }
 
 #[test]
+fn an_address_that_is_none_is_a_wrong_call() {
+    let folder = project();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kew"));
+    command.args(["workers", "dev", "--once", "--cloudflare", "http://no host"]).current_dir(folder.path());
+    let output = command.output().expect("the program kew is built with its tests");
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(2) && errors.contains("http://no host"), "{errors}");
+}
+
+#[test]
 fn a_missing_file_is_reported() {
     let (directory, empty) = (data_directory(), data_directory());
     let kew = Kew::start_with(directory.path(), &["--store", "memory"]);

@@ -22,6 +22,7 @@ use kew_store_log::{
 use thiserror::Error;
 
 use crate::config::{self, PgUrl, SHARDS_MAX, StoreChoice};
+use crate::exit;
 use crate::machine::{SystemEntropy, system_now};
 use crate::start_error::Occupied;
 use addressed::Addressed;
@@ -164,7 +165,9 @@ impl ToolError {
     fn code(&self) -> ExitCode {
         match self {
             Self::LeftOut(_) => LEFT_OUT.into(),
-            Self::NoPlace(_) | Self::InMemory | Self::NotADatabase | Self::TwoStores { .. } => WRONG.into(),
+            Self::NoPlace(_) | Self::InMemory | Self::NotADatabase | Self::TwoStores { .. } => {
+                exit::WRONG.into()
+            }
             _ => ExitCode::FAILURE,
         }
     }
@@ -175,8 +178,6 @@ const USUAL_STORE: &str = "./kew-data";
 
 /// The exit code of an export that is good but not of everything.
 const LEFT_OUT: u8 = 3;
-/// Asked wrongly.
-const WRONG: u8 = 2;
 
 /// Runs one tool.
 pub(super) fn run(store: &StoreArgs) -> ExitCode {

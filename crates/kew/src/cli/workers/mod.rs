@@ -18,6 +18,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
+use crate::exit;
 use crate::shutdown::Signals;
 use api::Api;
 use deploy::Settings;
@@ -29,8 +30,7 @@ use watch::Look;
 const LOOK_EVERY: Duration = Duration::from_millis(300);
 /// Where it is noted which settings were written to which server, beside the configuration.
 const NOTES: &str = ".kew-workers.json";
-/// Asked wrongly, and what could not be done.
-const EXIT_WRONG: u8 = 2;
+/// It could not be done.
 const EXIT_FAILED: u8 = 1;
 
 /// The arguments of `kew workers`.
@@ -74,30 +74,33 @@ pub(super) fn run(args: &WorkersArgs) -> ExitCode {
     let Command::Dev(args) = &args.command;
     let config = match project::find(args.config.as_deref()) {
         Ok(config) => config,
-        Err(error) => return failed(EXIT_WRONG, &error),
+        Err(error) => return failed(exit::WRONG, &error),
+    };
+    let api = match Api::new(&args.cloudflare, &args.account, &args.token) {
+        Ok(api) => Arc::new(api),
+        Err(error) => return failed(exit::WRONG, &error),
     };
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return failed(EXIT_FAILED, &error.to_string()),
     };
-    match runtime.block_on(dev(args, config)) {
+    match runtime.block_on(dev(args, &api, config)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => failed(EXIT_FAILED, &error),
     }
 }
 
-async fn dev(args: &DevArgs, config: PathBuf) -> Result<(), String> {
-    let api = Arc::new(Api::new(&args.cloudflare, &args.account, &args.token)?);
+async fn dev(args: &DevArgs, api: &Arc<Api>, config: PathBuf) -> Result<(), String> {
     let mut signals = Signals::listen().map_err(|error| error.to_string())?;
     if args.once {
         let (project, text) = read(&config)?;
-        return bring(args, &api, &config, &project, &text).await;
+        return bring(args, api, &config, &project, &text).await;
     }
     let mut follower: Option<Follower> = None;
     loop {
         let (main, seen) = tokio::select! {
             _ = signals.next() => return Ok(()),
-            looked = again(args, &api, &config, &mut follower) => looked,
+            looked = again(args, api, &config, &mut follower) => looked,
         };
         loop {
             tokio::select! {
