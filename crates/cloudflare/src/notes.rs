@@ -45,7 +45,7 @@ impl Notes {
 
     /// What is kept with a message; of another's, that it came over an API.
     pub(crate) fn of(content: &Content) -> Self {
-        match *content.annotations {
+        match *content.noted().0 {
             [WRITER, VERSION, source, a, b, c, d] => Self {
                 source: if source == Source::Worker as u8 { Source::Worker } else { Source::Api },
                 delay_seconds: u32::from_be_bytes([a, b, c, d]),

@@ -180,7 +180,7 @@ pub struct Extension {
     pub token: LeaseToken,
     /// How long from now; zero ends it.
     pub length: Duration,
-    /// A new content to take the place of the old one.
+    /// A new content to take the place of the old one, as [`Content::in_place_of`] says.
     pub content: Option<Content>,
 }
 

@@ -39,7 +39,31 @@ impl Content {
             ContentType::Bytes | ContentType::V8 => None,
         }
     }
+
+    /// This content in the place of an old one. Where it has no annotations, those of the old one stay, as
+    /// [`Content::noted`] says: who changes a text need not know what another front-end wrote beside it.
+    #[must_use]
+    pub fn in_place_of(&self, old: &Self) -> Self {
+        let annotations = match (self.annotations.is_empty(), old.annotations.first()) {
+            (false, _) => self.annotations.clone(),
+            (true, None | Some(&OF_OLD_BODY)) => old.annotations.clone(),
+            (true, Some(_)) => [&[OF_OLD_BODY], &old.annotations[..]].concat().into(),
+        };
+        Self { annotations, ..self.clone() }
+    }
+
+    /// The annotations as a front-end wrote them, and whether it wrote them beside this body.
+    #[inline]
+    pub fn noted(&self) -> (&[u8], bool) {
+        match &*self.annotations {
+            [OF_OLD_BODY, noted @ ..] => (noted, false),
+            noted => (noted, true),
+        }
+    }
 }
+
+/// The first byte of annotations that were written beside a body which another one replaced. What follows is as it was.
+const OF_OLD_BODY: u8 = b'R';
 
 /// When a message expires.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -157,4 +181,26 @@ pub struct Message {
     pub origin: Option<Origin>,
     /// What it is doing.
     pub state: State,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn annotations_stay_marked_once_until_a_body_brings_its_own() {
+        let content =
+            |annotations: &'static str| Content { annotations: annotations.into(), ..Content::default() };
+        for (new, old, kept, noted) in [
+            ("", "", "", ("", true)),
+            ("", "old", "Rold", ("old", false)),
+            ("", "Rold", "Rold", ("old", false)),
+            ("new", "old", "new", ("new", true)),
+            ("new", "Rold", "new", ("new", true)),
+        ] {
+            let found = Content { body: "b".into(), ..content(new) }.in_place_of(&content(old));
+            assert_eq!((found.body.clone(), found.annotations.clone()), ("b".into(), kept.into()));
+            assert_eq!(found.noted(), (noted.0.as_bytes(), noted.1));
+        }
+    }
 }

@@ -66,7 +66,9 @@ impl Model {
         held.before = None;
         held.leaves_at = None;
         held.fresh = false;
-        held.content = entry.content.clone().unwrap_or_else(|| held.content.clone());
+        if let Some(content) = &entry.content {
+            held.content = content.in_place_of(&held.content);
+        }
         let group = held.group.clone();
         queue.forget_attempt_of(sequence);
         queue.settle_group(group.as_ref(), Join::Back);

@@ -2,8 +2,8 @@
 //!
 //! The bytes, which the store keeps without looking inside, are described in `docs/storage-format.md`: `S` (SQS wrote
 //! them), a format version (1), the body's MD5, and for messages that have more to them, parts. A message of another
-//! front-end has other annotations or none, and one whose body another front-end replaced has lost ours: then there is
-//! nothing to read, and what SQS shows is worked out anew.
+//! front-end has other annotations or none: then there is nothing to read, and what SQS shows is worked out anew. Where
+//! another front-end replaced the body, ours stay behind the mark of the core, and only the MD5 is worked out anew.
 
 use bytes::Bytes;
 
@@ -77,15 +77,19 @@ fn push_part(bytes: &mut Vec<u8>, part: Part, pieces: &[&[u8]]) {
 /// The annotations of a message that SQS sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Annotations<'a> {
-    pub(crate) body_hash: Hash,
+    /// Of the body, unless another front-end replaced that.
+    pub(crate) body_hash: Option<Hash>,
     parts: &'a [u8],
 }
 
-/// The annotations of a message, if they are ours and speak of the body it has.
+/// The annotations of a message, if they are ours.
 pub(crate) fn read(content: &Content) -> Option<Annotations<'_>> {
-    let [WRITER, VERSION, rest @ ..] = &*content.annotations else { return None };
+    let (noted, is_beside_body) = content.noted();
+    let [WRITER, VERSION, rest @ ..] = noted else { return None };
     let (body_hash, parts) = rest.split_first_chunk()?;
-    (content.content_type == ContentType::Text).then_some(Annotations { body_hash: *body_hash, parts })
+    // What SQS sends is text.
+    let is_hash_of_body = is_beside_body && content.content_type == ContentType::Text;
+    Some(Annotations { body_hash: is_hash_of_body.then_some(*body_hash), parts })
 }
 
 impl<'a> Annotations<'a> {
@@ -151,7 +155,7 @@ mod tests {
         let content = content(Notes { body_hash: [7; 16], ..Notes::default() }.write());
         assert_eq!(content.annotations.len(), 18);
         let read = read(&content).expect("notes that SQS wrote are read as its own");
-        assert_eq!((read.body_hash, read.sender(), read.trace_header()), ([7; 16], None, None));
+        assert_eq!((read.body_hash, read.sender(), read.trace_header()), (Some([7; 16]), None, None));
         assert!(read.attributes().is_none());
     }
 
@@ -183,9 +187,17 @@ mod tests {
         {
             assert!(read(&content(Bytes::from_static(annotations.as_bytes()))).is_none(), "{annotations}");
         }
-        let ours = Notes::default().write();
-        let rewritten = Content { content_type: ContentType::Bytes, ..content(ours) };
-        assert!(read(&rewritten).is_none());
+    }
+
+    #[test]
+    fn of_a_replaced_body_everything_but_its_hash_stays() {
+        let notes = Notes { body_hash: [7; 16], sender: Some("someone"), ..Notes::default() };
+        let old = content(notes.write());
+        for content_type in [ContentType::Text, ContentType::Bytes] {
+            let new = Content { content_type, body: "new".into(), ..Content::default() }.in_place_of(&old);
+            let read = read(&new).expect("the notes stay");
+            assert_eq!((read.body_hash, read.sender()), (None, Some("someone")));
+        }
     }
 
     #[test]

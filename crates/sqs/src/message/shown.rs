@@ -23,8 +23,8 @@ impl<'a> Shown<'a> {
     /// What SQS sent was checked and hashed then; everything else is now.
     pub(crate) fn of(content: &'a Content, annotations: Option<&Annotations<'_>>) -> Self {
         let text = content.text();
-        if let (Some(text), Some(annotations)) = (text, annotations) {
-            return Self { body: Cow::Borrowed(text), hash: annotations.body_hash };
+        if let (Some(text), Some(hash)) = (text, annotations.and_then(|annotations| annotations.body_hash)) {
+            return Self { body: Cow::Borrowed(text), hash };
         }
         let body = match text.filter(|text| limits::is_legal_text(text)) {
             Some(text) => Cow::Borrowed(text),

@@ -1,10 +1,10 @@
 //! Giving a lease another end, or hiding a message that is free.
 
-use kew_core::command::{Extend, Extension, Lease};
+use kew_core::command::{Extend, Extension, Lease, View};
 use kew_core::outcome::Extended;
 use kew_core::{Content, ContentType, LeaseTerms, ReceiptRule, RuleError, Timestamp, WhenFree};
 
-use super::Factory;
+use super::{Ending, Factory};
 use super::stage::{Stage, bodies, body, seconds, first_receipt};
 
 fn until(extended: Result<Extended, RuleError>) -> Timestamp {
@@ -134,6 +134,23 @@ pub fn body_is_replaced_under_the_same_name_and_place(factory: &dyn Factory) {
     assert_eq!((again.content, again.sent_at), (content, leased.message.sent_at));
 }
 
+pub fn body_without_annotations_leaves_those_of_the_old_one(factory: &dyn Factory) {
+    let mut stage = Stage::new(factory);
+    let queue = stage.standard();
+    let mut message = stage.message("old");
+    message.content.annotations = "note".into();
+    stage.send(queue, message);
+    for (body, own, found) in [("b", "", "Rnote"), ("c", "", "Rnote"), ("d", "own", "own"), ("e", "", "Rown")] {
+        let token = stage.lease_one(queue).token;
+        let content = Content { body: body.into(), annotations: own.into(), ..Content::default() };
+        let entry = Extension { token, length: seconds(0), content: Some(content) };
+        assert!(stage.extend_as(Extend { entries: vec![entry], ..Stage::extending(token, seconds(0)) }).is_ok());
+        stage.reopen(Ending::Kill);
+        let seen = stage.peek(queue, View::Ready).remove(0).content;
+        assert_eq!((seen.body, seen.annotations), (body.into(), found.into()));
+    }
+}
+
 pub fn free_message_is_left_alone_for_who_wants_nothing_done(factory: &dyn Factory) {
     let mut stage = Stage::new(factory);
     let queue = stage.standard();
@@ -153,7 +170,7 @@ pub fn free_message_is_hidden_for_who_wants_it_hidden(factory: &dyn Factory) {
     for (token, attempts) in [(leased.token, 1), (first_receipt(&sent[1]), 0)] {
         let hiding = Extend { when_free: WhenFree::Hide, ..Stage::extending(token, seconds(50_000)) };
         assert_eq!(until(stage.extend_as(hiding)), stage.now().plus(seconds(50_000)));
-        let hidden = stage.peek(queue, kew_core::command::View::Leased);
+        let hidden = stage.peek(queue, View::Leased);
         let found = hidden.iter().find(|message| message.sequence == token.sequence);
         assert_eq!(found.map(|message| message.attempts), Some(attempts));
     }

@@ -164,6 +164,7 @@ macro_rules! contract_tests {
             receipt_and_attempts_stay_and_one_lease_leaves_the_others_alone,
             renewed_receipt_voids_all_older_ones,
             body_is_replaced_under_the_same_name_and_place,
+            body_without_annotations_leaves_those_of_the_old_one,
             free_message_is_left_alone_for_who_wants_nothing_done,
             free_message_is_hidden_for_who_wants_it_hidden,
             hidden_and_renewed_message_returns_behind,

@@ -109,8 +109,8 @@ impl<S: Shelf> Ledger<S> {
             .map(|content| (content.body.len() + content.annotations.len()) as u64 + 2 * MESSAGE_BYTES + 256)
             .sum();
         if bytes > 0 {
-            self.shelf.room(bytes)?;
-            self.rewritten_at_hand(now, command)?;
+            let kept = self.kept_at_hand(now, command)?;
+            self.shelf.room(bytes + kept)?;
         }
         let results = command
             .entries
@@ -120,16 +120,20 @@ impl<S: Shelf> Ledger<S> {
         Ok(Outcome::Extended(results))
     }
 
-    /// The names of messages that get another content are taken over from the old one: all of those first, so that the
-    /// step is done whole or not at all.
-    fn rewritten_at_hand(&mut self, now: Timestamp, command: &Extend) -> Result<(), StoreError> {
-        let mut at_hand = Ok(());
-        for entry in command.entries.iter().filter(|entry| entry.content.is_some()) {
+    /// The names and the annotations of messages that get another content are taken over from the old one: all of those
+    /// are read first, so that the step is done whole or not at all. The bytes of annotations that stay.
+    fn kept_at_hand(&mut self, now: Timestamp, command: &Extend) -> Result<u64, StoreError> {
+        let (mut at_hand, mut keeping) = (Ok(()), Vec::new());
+        for entry in &command.entries {
+            let Some(content) = &entry.content else { continue };
             if let Ok(accepted) = self.accept(now, self.book(command.queue)?, command.receipt, &entry.token) {
                 at_hand = at_hand.and(self.shelf.at_hand(accepted.place));
+                keeping.extend(content.annotations.is_empty().then_some(accepted.place));
             }
         }
-        at_hand
+        at_hand?;
+        let annotations = |place| Ok(self.shelf.read(place)?.content.annotations.len() as u64 + 1);
+        keeping.into_iter().map(annotations).sum()
     }
 
     fn extend_one(
@@ -157,7 +161,9 @@ impl<S: Shelf> Ledger<S> {
             Some(_) => Some(self.shelf.read(accepted.place)?),
             None => None,
         };
-        let content = entry.content.as_ref().zip(stored.as_ref()).map(|(content, stored)| Rewritten {
+        let rewritten = entry.content.as_ref().zip(stored.as_ref());
+        let rewritten = rewritten.map(|(content, stored)| (content.in_place_of(&stored.content), stored));
+        let content = rewritten.as_ref().map(|(content, stored)| Rewritten {
             id: stored.id,
             content,
             group: stored.group.as_ref(),
