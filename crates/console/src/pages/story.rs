@@ -61,7 +61,7 @@ fn words<'e>(event: &'e Value, before: &[Value]) -> &'e str {
         "dead_lettered" => "dead-lettered",
         "dropped" => "deleted",
         "moved" => "moved",
-        "acked" if is_leased(before, read::whole(event, "at_ms")) => "deleted by its receiver",
+        "acked" if is_leased(before, read::whole(event, "at_ms")) => "deleted while it was leased",
         "acked" => "deleted",
         "expired" => "expired",
         "purged" => "deleted with all others of the queue",
@@ -73,8 +73,8 @@ fn words<'e>(event: &'e Value, before: &[Value]) -> &'e str {
     }
 }
 
-/// Whether a lease holds at an instant. The history has one event for every deletion. Where no lease held it was an
-/// operator's, or a receiver's that came late.
+/// Whether a lease holds at an instant. The history has one event for every deletion. Where a lease held it was its
+/// receiver's or an operator's; where none did, an operator's or a receiver's that came late.
 fn is_leased(before: &[Value], at_ms: u64) -> bool {
     let until = before.iter().fold(None, |until, event| match read::text(event, "event") {
         "leased" | "extended" => Some(read::whole_given(event, "until_ms").unwrap_or(u64::MAX)),
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_deletion_is_its_receiver_s_where_a_lease_holds() {
+    fn a_deletion_says_whether_a_lease_holds() {
         let sent = json!({ "at_ms": 1, "event": "sent" });
         let leased = json!({ "at_ms": 10, "event": "leased", "until_ms": 40 });
         let endless = json!({ "at_ms": 10, "event": "leased" });
@@ -118,16 +118,16 @@ mod tests {
         let failed = json!({ "at_ms": 20, "event": "failed", "reason": "threw" });
         let put_aside = json!({ "at_ms": 20, "event": "dead_lettered", "reason": "put_aside" });
         let moved = json!({ "at_ms": 20, "event": "dead_lettered", "reason": "attempts_exhausted" });
-        let (receiver, unknown) = ("deleted by its receiver", "deleted");
+        let (leased_then, unknown) = ("deleted while it was leased", "deleted");
         for (before, at, expected) in [
             (vec![], 30, unknown),
             (vec![&sent], 30, unknown),
-            (vec![&sent, &leased], 39, receiver),
+            (vec![&sent, &leased], 39, leased_then),
             (vec![&sent, &leased], 40, unknown),
-            (vec![&sent, &endless], 9_999, receiver),
-            (vec![&sent, &leased, &extended], 89, receiver),
-            (vec![&sent, &leased, &failed], 30, receiver),
-            (vec![&sent, &leased, &put_aside], 30, receiver),
+            (vec![&sent, &endless], 9_999, leased_then),
+            (vec![&sent, &leased, &extended], 89, leased_then),
+            (vec![&sent, &leased, &failed], 30, leased_then),
+            (vec![&sent, &leased, &put_aside], 30, leased_then),
             (vec![&sent, &leased, &moved], 30, unknown),
             (vec![&sent, &leased, &ended], 41, unknown),
         ] {

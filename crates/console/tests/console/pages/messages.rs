@@ -137,7 +137,7 @@ async fn the_story_says_why_a_message_came_again() {
 }
 
 #[tokio::test]
-async fn a_deletion_by_the_holder_of_a_lease_is_its_receiver_s() {
+async fn a_deletion_by_the_holder_of_a_lease_says_that_it_was_leased() {
     let browser = Browser::open().await;
     browser.queue(r#"{"name":"orders"}"#).await;
     let id = browser.message("orders", r#"{"body":"x"}"#).await;
@@ -145,7 +145,7 @@ async fn a_deletion_by_the_holder_of_a_lease_is_its_receiver_s() {
     let settled = serde_json::json!({ "delete": [leased["messages"][0]["receipt"]] });
     browser.api("/queues/orders/settle", &settled.to_string()).await;
     let page = browser.get(&format!("/queues/orders/messages/{id}")).await;
-    assert!(page.has("<strong>deleted by its receiver</strong>"), "{}", page.text);
+    assert!(page.has("<strong>deleted while it was leased</strong>"), "{}", page.text);
 }
 
 #[tokio::test]
