@@ -447,3 +447,26 @@ fn store_whose_readers_all_panicked_stops_and_says_so() {
     let refused = block_on(lease(&asked, far, 1));
     assert!(refused.is_err(), "{refused:?}");
 }
+
+#[test]
+fn new_content_reads_the_old_one_once_where_that_is_too_long_to_be_read_ahead() {
+    let disk = SimDisk::new();
+    let asked = Asked::of(small_store::open(&disk).unwrap().0);
+    let queue = asked.queue("far", Policy::standard());
+    let sent = asked.send(queue, &body(0).repeat(1_000));
+    filled(&asked, "near");
+    asked.store.close().unwrap();
+    drop(asked);
+    let asked = Asked::of(small_store::open(&disk).unwrap().0);
+    let content = Some(Content { body: Bytes::from_static(b"another"), ..Content::default() });
+    let token = sent.token.expect("a send that asks for a receipt gets one");
+    let extend = Extend {
+        queue,
+        receipt: ReceiptRule::Any,
+        when_free: WhenFree::Hide,
+        renew: true,
+        entries: vec![Extension { token, length: Duration::ZERO, content }],
+    };
+    let Outcome::Extended(extended) = asked.ask(Command::Extend(extend)) else { panic!("no extension") };
+    assert!(extended[0].is_ok(), "{extended:?}");
+}

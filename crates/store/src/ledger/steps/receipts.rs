@@ -121,19 +121,17 @@ impl<S: Shelf> Ledger<S> {
     }
 
     /// The names and the annotations of messages that get another content are taken over from the old one: all of those
-    /// are read first, so that the step is done whole or not at all. The bytes of annotations that stay.
+    /// are at hand first, so that the step is done whole or not at all. The most bytes that stay: those of the old
+    /// records, which are not read here, since what is at hand can be read once.
     fn kept_at_hand(&mut self, now: Timestamp, command: &Extend) -> Result<u64, StoreError> {
-        let (mut at_hand, mut keeping) = (Ok(()), Vec::new());
-        for entry in &command.entries {
-            let Some(content) = &entry.content else { continue };
+        let (mut at_hand, mut bytes) = (Ok(()), 0);
+        for entry in command.entries.iter().filter(|entry| entry.content.is_some()) {
             if let Ok(accepted) = self.accept(now, self.book(command.queue)?, command.receipt, &entry.token) {
                 at_hand = at_hand.and(self.shelf.at_hand(accepted.place));
-                keeping.extend(content.annotations.is_empty().then_some(accepted.place));
+                bytes += u64::from(accepted.place.bytes);
             }
         }
-        at_hand?;
-        let annotations = |place| Ok(self.shelf.read(place)?.content.annotations.len() as u64 + 1);
-        keeping.into_iter().map(annotations).sum()
+        at_hand.map(|()| bytes)
     }
 
     fn extend_one(
