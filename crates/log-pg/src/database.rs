@@ -18,6 +18,9 @@ use crate::tables::Table;
 
 /// How long a shard that is handed over waits for the node it is meant for, while that lives.
 pub const PROMISED: Duration = Duration::from_secs(2);
+/// Where the database's clock was set back, a node's row says that it lives for longer than a renewal makes it. By less
+/// than this is not worth a change.
+pub(crate) const SET_BACK_MIN: Duration = Duration::from_secs(1);
 /// How long the row of a node that has gone is kept.
 pub(crate) const NODES_KEPT: Duration = Duration::from_secs(3_600);
 
@@ -145,6 +148,8 @@ pub(crate) struct Renewed {
     pub away: Vec<AwayRow>,
     /// The other nodes that live.
     pub others: Vec<Node>,
+    /// Of one of them the row says so for longer than a renewal makes it: [`Session::shorten_lives`].
+    pub lives_too_long: bool,
     /// Milliseconds since 1970, by the database's clock.
     pub clock: i64,
 }
@@ -219,11 +224,15 @@ pub(crate) trait Session: Send {
     /// The name of the node that owns a shard by the database's clock, or that it is handed over to.
     fn owner(&mut self, shard: i32) -> Asked<'_, Option<String>>;
     /// Takes a shard that no other node owns or is handed: waits for inserts under way, raises the epoch, and renews
-    /// for this long. A node that took it before and did not hear of it takes it again, in another epoch.
+    /// for this long. Where another node owns it, [`Self::shorten_lives`] too. A node that took it before and did not
+    /// hear of it takes it again, in another epoch.
     fn take<'a>(&'a mut self, shard: i32, node: &'a Node, length: Duration) -> Asked<'a, Taking>;
     /// Says that a node lives for this long from now on, and reads the map. A shard that is being taken over or given
     /// up is waited for neither, and is not held then.
     fn renew<'a>(&'a mut self, node: &'a Node, length: Duration) -> Asked<'a, Renewed>;
+    /// Renewals make a node live for this long. Those whose rows say that they live for longer live for this long from
+    /// now on: the database's clock was set back since, and one that has gone would own its shards for as much longer.
+    fn shorten_lives(&mut self, length: Duration) -> Asked<'_, ()>;
     /// Milliseconds since 1970, by the database's clock.
     fn clock(&mut self) -> Asked<'_, i64>;
     /// Gives a shard up that a node owns in this epoch, to another node if that is named: no renewal that is carried

@@ -20,6 +20,7 @@ mod driver;
 mod ending;
 mod error;
 mod hosts;
+mod isolation;
 mod lane;
 mod look;
 #[cfg(feature = "simulated")]

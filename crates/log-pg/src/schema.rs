@@ -10,6 +10,7 @@ use sha2::{Digest, Sha256};
 use tokio_postgres::Client;
 
 use crate::PgError;
+use crate::isolation::read_committed;
 use crate::map::{DatabasePlace, Founding, PeerSecret};
 
 /// The lock that a migrating node holds: "kew" and "migr" in letters.
@@ -69,7 +70,7 @@ pub(crate) struct Standing {
 /// that holds no store gets one, or is refused where none is to be made; a store of an older version has one shard.
 /// Answers what the store was made with.
 pub(crate) async fn migrate(client: &mut Client, making: Option<&Making>) -> Result<Standing, PgError> {
-    let transaction = client.transaction().await?;
+    let transaction = read_committed(client).await?;
     transaction.batch_execute(&format!("SELECT pg_advisory_xact_lock({LOCK})")).await?;
     if making.is_none() && !has_tables(transaction.client()).await? {
         return Err(PgError::NoStore);

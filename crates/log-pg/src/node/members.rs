@@ -89,7 +89,7 @@ impl Renewals {
                 held.look_again();
             }
         }
-        let Renewed { shards, away, mut others, clock, .. } = renewed;
+        let Renewed { shards, away, mut others, lives_too_long, clock, .. } = renewed;
         others.push(home.node.clone());
         others.sort_by(|one, other| one.id.cmp(&other.id));
         let map = Arc::new(Map { shards, away, nodes: others, clock_ms: clock, read_at, took });
@@ -99,6 +99,9 @@ impl Renewals {
         });
         look_closer(home, holds, &mut *session).await?;
         give_up_what_is_not_held(home, &map, &mut *session).await?;
+        if lives_too_long {
+            session.shorten_lives(home.tenure_length).await?;
+        }
         if self.forgot.is_none_or(|forgot| forgot.elapsed() >= FORGETS) {
             session.forget_past_nodes().await?;
             self.forgot = Some(Instant::now());

@@ -11,6 +11,7 @@ use super::names::{Columns, LOOKS, RAISES, SHARD_OF, parts};
 use super::{Connection, SYNCED};
 use crate::PgError;
 use crate::database::{Claimant, Naming};
+use crate::isolation::read_committed;
 use crate::tables::SYNCED_MODE;
 
 /// Has the statement commit so that it survives.
@@ -89,7 +90,7 @@ impl Connection {
         from: &QueueKey,
         to: &QueueKey,
     ) -> Result<i32, PgError> {
-        let transaction = self.client.transaction().await?;
+        let transaction = read_committed(&mut self.client).await?;
         transaction.query_one(SYNCED, &[]).await?;
         let (account, region, name) = parts(to);
         let values: [&(dyn ToSql + Sync); 5] =

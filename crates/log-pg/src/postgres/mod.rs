@@ -12,6 +12,7 @@ pub(crate) use moves::{Arrival, FileRow, Key};
 pub(crate) use shards::{Lying, lying};
 
 use std::collections::HashMap;
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ use kew_core::QueueKey;
 use tokio::task::AbortHandle;
 use tokio_postgres::config::TargetSessionAttrs;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Config, Statement, Transaction};
+use tokio_postgres::{AsyncMessage, Client, Config, Statement, Transaction};
 
 use crate::PgError;
 use crate::database::{
@@ -27,6 +28,7 @@ use crate::database::{
     Session, Taking, no_file,
 };
 use crate::hosts::Hosts;
+use crate::isolation::{READ_COMMITTED, read_committed};
 use crate::map::Node;
 use crate::tables::{Purpose, Table, overlay};
 use crate::tls::Tls;
@@ -42,6 +44,10 @@ const DROP_WAITS: &str = "SET LOCAL lock_timeout = '500ms'";
 const LOOK_FOR_CLIENT: &str = "SET client_connection_check_interval = '2s'";
 /// A client that vanished in a transaction would hold the shard's row locked, and no other node could take it.
 const NO_IDLE_TRANSACTION: &str = "SET idle_in_transaction_session_timeout = '2s'";
+
+/// The function of the server whose warning says that a commit is on this server, and that nobody waits any longer for
+/// the standby to have it: an operator has cancelled the wait. Texts of warnings are translated, this is not.
+const WAITS_FOR_STANDBY: &str = "SyncRepWaitForLSN";
 
 /// Statements that are kept prepared on a connection: a few for each file that is in use.
 const PREPARED_MAX: usize = 100;
@@ -149,13 +155,19 @@ impl Drop for Connection {
 impl Connection {
     /// Connects to one host, if it takes writes.
     pub async fn open(config: Config, tls: Tls) -> Result<Self, PgError> {
-        let (client, connection) = config.connect(tls).await?;
+        let (client, mut connection) = config.connect(tls).await?;
         let task = tokio::spawn(async move {
             // Its failure shows in the statement that is under way, and in the next.
-            let _ended = connection.await;
+            while let Some(Ok(message)) = poll_fn(|cx| connection.poll_message(cx)).await {
+                let AsyncMessage::Notice(notice) = message else { continue };
+                if notice.routine() == Some(WAITS_FOR_STANDBY) {
+                    // The answer of this commit never arrives: its outcome is not known, and looked at anew.
+                    return;
+                }
+            }
         });
         let connection = Self { client, prepared: HashMap::new(), uses: 0, task: task.abort_handle() };
-        connection.client.batch_execute(NO_IDLE_TRANSACTION).await?;
+        connection.client.batch_execute(&format!("{NO_IDLE_TRANSACTION}; {READ_COMMITTED}")).await?;
         // Not every server can: then a statement that was given up stays there until it ends by itself.
         let _can = connection.client.batch_execute(LOOK_FOR_CLIENT).await;
         Ok(connection)
@@ -219,7 +231,7 @@ impl Connection {
     }
 
     async fn change_files(&mut self, own: Own, change: &Change) -> Result<bool, PgError> {
-        let transaction = self.client.transaction().await?;
+        let transaction = read_committed(&mut self.client).await?;
         if transaction.query_opt(OWN, &[&own.shard, &own.epoch]).await?.is_none() {
             return Err(PgError::Fenced { shard: own.shard, epoch: own.epoch });
         }
@@ -415,6 +427,10 @@ impl Session for Connection {
 
     fn leave<'a>(&'a mut self, node: &'a Node) -> Asked<'a, ()> {
         Box::pin(self.leave_store(node))
+    }
+
+    fn shorten_lives(&mut self, length: Duration) -> Asked<'_, ()> {
+        Box::pin(self.shorten_lives_to(length))
     }
 
     fn forget_past_nodes(&mut self) -> Asked<'_, ()> {

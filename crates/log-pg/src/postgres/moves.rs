@@ -9,6 +9,7 @@ use tokio_postgres::{Client, Transaction};
 use super::{Connection, OWN, SYNCED};
 use crate::PgError;
 use crate::database::Own;
+use crate::isolation::read_committed;
 use crate::map::shard_id;
 use crate::schema;
 use crate::tables::{Purpose, SYNCED_MODE, Table};
@@ -110,7 +111,7 @@ fn columns(keys: impl IntoIterator<Item = Key>) -> Columns {
 
 /// Begins a transaction of an attempt to copy a shard.
 async fn begin(client: &mut Client, arrival: Arrival) -> Result<Transaction<'_>, PgError> {
-    let transaction = client.transaction().await?;
+    let transaction = read_committed(client).await?;
     transaction.query_one(SYNCED, &[]).await?;
     if transaction.query_opt(IN_TIME, &[&arrival.shard, &arrival.epoch]).await?.is_none() {
         return Err(PgError::Fenced { shard: arrival.shard, epoch: arrival.epoch });
@@ -239,7 +240,7 @@ impl Connection {
         moves: i32,
         (to, epoch): (u16, i64),
     ) -> Result<(), PgError> {
-        let transaction = self.client.transaction().await?;
+        let transaction = read_committed(&mut self.client).await?;
         transaction.query_one(SYNCED, &[]).await?;
         transaction.execute(LEAVE_AGAIN, &[&shard, &moves, &i32::from(to), &epoch]).await?;
         Ok(transaction.commit().await?)
@@ -247,7 +248,7 @@ impl Connection {
 
     /// Begins to copy a shard here, as its owner in an epoch.
     pub(crate) async fn begin_arrival(&mut self, own: Own, moves: i32) -> Result<Arrival, PgError> {
-        let transaction = self.client.transaction().await?;
+        let transaction = read_committed(&mut self.client).await?;
         transaction.query_one(SYNCED, &[]).await?;
         let begun = transaction.query_opt(BEGIN, &[&own.shard, &own.epoch, &moves]).await?;
         let begun = begun.ok_or(PgError::Fenced { shard: own.shard, epoch: own.epoch })?;
@@ -268,7 +269,7 @@ impl Connection {
 
     /// Drops some of the files of a shard that lies elsewhere. True when nothing is left.
     pub(crate) async fn drop_of_moved(&mut self, shard: i32) -> Result<bool, PgError> {
-        let transaction = self.client.transaction().await?;
+        let transaction = read_committed(&mut self.client).await?;
         let text = "SELECT FROM kew_shard WHERE id = $1 AND moved_to IS NOT NULL AND NOT arriving FOR SHARE";
         if transaction.query_opt(text, &[&shard]).await?.is_none() {
             return Ok(true);
@@ -347,7 +348,7 @@ impl Connection {
 
     /// Refuses programs from before shards moved, where a shard is about to leave.
     pub(crate) async fn refuse_programs_without_moves(&mut self, own: Own) -> Result<(), PgError> {
-        let transaction = self.client.transaction().await?;
+        let transaction = read_committed(&mut self.client).await?;
         if transaction.query_opt(OWN, &[&own.shard, &own.epoch]).await?.is_none() {
             return Err(PgError::Fenced { shard: own.shard, epoch: own.epoch });
         }

@@ -7,6 +7,7 @@ use tokio_postgres::types::ToSql;
 use super::{Connection, OWN};
 use crate::PgError;
 use crate::database::{Claimant, Naming, Own};
+use crate::isolation::read_committed;
 use crate::tables::SYNCED_MODE;
 
 /// A claim that another one waited for sees nothing of it: it looks again this often at most.
@@ -146,7 +147,7 @@ impl Connection {
 
     async fn rename(&mut self, claimant: Claimant, from: &QueueKey, to: &QueueKey) -> Result<i32, PgError> {
         let Claimant { own, number } = claimant;
-        let transaction = self.client.transaction().await?;
+        let transaction = read_committed(&mut self.client).await?;
         if transaction.query_opt(OWN, &[&own.shard, &own.epoch]).await?.is_none() {
             return Err(claimant.fenced());
         }

@@ -8,15 +8,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kew_core::ShardId;
+use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row};
 
 use super::{Connection, SYNCED};
 use crate::PgError;
-use crate::database::{NODES_KEPT, Own, PROMISED, Renewed, Taking};
+use crate::database::{NODES_KEPT, Own, PROMISED, Renewed, SET_BACK_MIN, Taking};
+use crate::isolation::read_committed;
 use crate::map::{Away, AwayRow, Node, ShardRow, shard_id};
 
-/// The name of the node that keeps others from taking a shard: its owner, or the one that it is handed over to.
-const OWNER: &str = "SELECT kew_node.name FROM kew_shard JOIN kew_node
+/// The name of the node that keeps others from taking a shard: its owner, or the one that it is handed over to. And
+/// whether its row says that it lives for longer than a renewal makes it.
+const OWNER: &str = "SELECT kew_node.name,
+        kew_node.until > clock_timestamp() + $4::float8 * interval '1 millisecond' FROM kew_shard JOIN kew_node
         ON kew_node.id = CASE kew_shard.node WHEN '' THEN kew_shard.wanted ELSE kew_shard.node END
     WHERE kew_shard.id = $1 AND kew_node.until > clock_timestamp() AND kew_node.id <> $2
         AND (kew_shard.node <> '' OR clock_timestamp() BETWEEN kew_shard.wanted_at
@@ -44,12 +48,22 @@ const RENEW: &str = "WITH held AS MATERIALIZED (
             peer = excluded.peer, version = excluded.version)
     SELECT kew_shard.id, kew_shard.epoch, kew_shard.node, kew_shard.wanted, held.epoch AS held,
             NULL AS peer, NULL AS version, (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS clock,
-            moves, wanted_in, moved_to, arrives_as, arriving, copied_by
+            moves, wanted_in, moved_to, arrives_as, arriving, copied_by, NULL AS lives_too_long
         FROM kew_shard LEFT JOIN held ON held.id = kew_shard.id
     UNION ALL
-    SELECT NULL, NULL, id, name, NULL, peer, version, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+    SELECT NULL, NULL, id, name, NULL, peer, version, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+            until > clock_timestamp() + ($3::float8 + $6::float8) * interval '1 millisecond'
         FROM kew_node WHERE until > clock_timestamp() AND id <> $1
     ORDER BY 1 NULLS LAST, 3";
+
+/// Waits for no row, so that two nodes that shorten each other's lives do not wait for each other. A node that lives
+/// renews its row in a moment; the hold of one that does not has ended when its shortened life has. What a fail-over
+/// loses of it is done again.
+const SHORTEN_LIVES: &str =
+    "UPDATE kew_node SET until = clock_timestamp() + $1::float8 * interval '1 millisecond'
+    WHERE id IN (SELECT id FROM kew_node, (SELECT set_config('synchronous_commit', 'off', true)) AS commits
+        WHERE until > clock_timestamp() + ($1::float8 + $2::float8) * interval '1 millisecond'
+        FOR UPDATE OF kew_node SKIP LOCKED)";
 
 /// Also the shard's row says that it has no owner: a renewal under way would make the node's row anew.
 const GIVE_UP: &str = "WITH given AS (
@@ -76,9 +90,21 @@ fn millis(time: Duration) -> f64 {
     time.as_millis() as f64
 }
 
+/// The name of the node that keeps another one from taking a shard, and whether it lives for too long.
+async fn owner_and_life(
+    client: &Client,
+    shard: i32,
+    own_id: &str,
+    length: Duration,
+) -> Result<Option<(String, bool)>, PgError> {
+    let values: [&(dyn ToSql + Sync); 4] =
+        [&shard, &own_id, &millis(PROMISED), &millis(length + SET_BACK_MIN)];
+    Ok(client.query_opt(OWNER, &values).await?.map(|row| (row.get(0), row.get(1))))
+}
+
 /// The name of the node that keeps another one from taking a shard.
 pub(super) async fn owner(client: &Client, shard: i32, own_id: &str) -> Result<Option<String>, PgError> {
-    Ok(client.query_opt(OWNER, &[&shard, &own_id, &millis(PROMISED)]).await?.map(|row| row.get(0)))
+    Ok(owner_and_life(client, shard, own_id, Duration::ZERO).await?.map(|(name, _)| name))
 }
 
 /// A shard that lies in a database: how often it was moved until it came there, and its epoch.
@@ -103,12 +129,13 @@ fn some(text: String) -> Option<String> {
 }
 
 fn renewed(rows: &[Row]) -> Renewed {
-    let (shards, away) = (Vec::new(), Vec::new());
-    let mut renewed = Renewed { held: Vec::new(), shards, away, others: Vec::new(), clock: 0 };
+    let (shards, away, others) = (Vec::new(), Vec::new(), Vec::new());
+    let mut renewed = Renewed { held: Vec::new(), shards, away, others, lives_too_long: false, clock: 0 };
     for row in rows {
         let Some(id) = row.get::<_, Option<i32>>(0) else {
             let (id, name) = (row.get(2), row.get(3));
             renewed.others.push(Node { id, name, peer: row.get(5), version: row.get(6) });
+            renewed.lives_too_long |= row.get::<_, Option<bool>>(14).unwrap_or(false);
             continue;
         };
         if let Some(epoch) = row.get(4) {
@@ -145,10 +172,14 @@ impl Connection {
         node: &Node,
         length: Duration,
     ) -> Result<Taking, PgError> {
-        if let Some(owner) = owner(&self.client, shard, &node.id).await? {
+        if let Some((owner, too_long)) = owner_and_life(&self.client, shard, &node.id, length).await? {
+            // A node that only waits for the shard renews nothing: it would not learn of that.
+            if too_long {
+                self.shorten_lives_to(length).await?;
+            }
             return Ok(Taking::Owned(owner));
         }
-        let transaction = self.client.transaction().await?;
+        let transaction = read_committed(&mut self.client).await?;
         transaction.query_one(SYNCED, &[]).await?;
         let text =
             "SELECT epoch FROM kew_shard WHERE id = $1 AND moved_to IS NULL AND NOT arriving FOR UPDATE";
@@ -172,8 +203,14 @@ impl Connection {
     pub(super) async fn renew_node(&mut self, node: &Node, length: Duration) -> Result<Renewed, PgError> {
         let statement = self.statement(&Arc::from(RENEW)).await?;
         let Node { id, name, peer, version } = node;
-        let rows = self.client.query(&statement, &[id, name, &millis(length), peer, version]).await?;
-        Ok(renewed(&rows))
+        let (length, too_long_by) = (millis(length), millis(SET_BACK_MIN));
+        let values: [&(dyn ToSql + Sync); 6] = [id, name, &length, peer, version, &too_long_by];
+        Ok(renewed(&self.client.query(&statement, &values).await?))
+    }
+
+    pub(super) async fn shorten_lives_to(&mut self, length: Duration) -> Result<(), PgError> {
+        self.client.execute(SHORTEN_LIVES, &[&millis(length), &millis(SET_BACK_MIN)]).await?;
+        Ok(())
     }
 
     pub(super) async fn give_shard_up(

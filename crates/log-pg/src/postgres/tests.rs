@@ -224,6 +224,107 @@ fn renewal_that_is_carried_out_after_the_shard_was_given_up_brings_nothing_back(
     });
 }
 
+#[test]
+fn take_over_sees_the_renewal_that_it_waited_for_whatever_isolation_the_database_is_set_to() {
+    let server = PgServer::start(&["fsync=off"]).unwrap();
+    let url = server.database().unwrap();
+    let database = name_in(&url);
+    let strict = format!("ALTER DATABASE {database} SET default_transaction_isolation = 'repeatable read'");
+    server.psql(database, &strict).unwrap();
+    let waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+        AND wait_event_type = 'Lock'";
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let target = Target::of(&url).unwrap();
+        let (owner, _) = owner_of(&url).await;
+        // By the database's clock the owner has just been silent for too long, and its renewal is on its way.
+        let past = "UPDATE kew_node SET until = clock_timestamp() - interval '1 millisecond'";
+        let renews = "UPDATE kew_node SET until = clock_timestamp() + interval '1 minute'";
+        owner.client.batch_execute(past).await.unwrap();
+        owner.client.batch_execute("BEGIN; SELECT FROM kew_shard FOR SHARE").await.unwrap();
+        let mut other = target.open().await.unwrap();
+        let taking =
+            tokio::spawn(async move { other.take(SHARD, &Node::alone("next/1", "next"), LENGTH).await });
+        while server.psql(database, waiting).unwrap() == "0" {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        owner.client.batch_execute(renews).await.unwrap();
+        owner.client.batch_execute("COMMIT").await.unwrap();
+        let taken = taking.await.unwrap().unwrap();
+        assert!(matches!(taken, Taking::Owned(_)), "the shard has two owners");
+    });
+}
+
+#[test]
+fn commit_whose_wait_for_the_standby_is_cancelled_is_not_known_to_be_done() {
+    let server = PgServer::start(&["fsync=off"]).unwrap();
+    let url = server.database().unwrap();
+    let database = name_in(&url);
+    let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+    let cancel = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+    let standby = |name: &str| {
+        server.psql(database, &format!("ALTER SYSTEM SET synchronous_standby_names = '{name}'")).unwrap();
+        server.psql(database, "SELECT pg_reload_conf()").unwrap();
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let (mut connection, epoch) = owner_of(&url).await;
+        let own = Own { shard: SHARD, epoch };
+        standby("one_that_is_away");
+        let barrier = tokio::spawn(async move { connection.barrier(own).await });
+        while server.psql(database, waiting).unwrap() == "0" {
+            assert!(!barrier.is_finished(), "it waits for no standby");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        server.psql(database, cancel).unwrap();
+        let done = barrier.await.unwrap();
+        assert!(matches!(done, Err(PgError::Unreachable(_))), "{done:?}");
+        standby("");
+    });
+}
+
+/// A node that has gone, whose row the database's clock was set back under.
+#[test]
+fn life_that_lies_further_ahead_than_a_renewal_puts_it_is_shortened() {
+    let server = PgServer::start(&["fsync=off"]).unwrap();
+    let url = server.database().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let target = Target::of(&url).unwrap();
+        let (gone, _) = owner_of(&url).await;
+        let ahead = async |millis: u64| {
+            let text = format!(
+                "UPDATE kew_node SET until = clock_timestamp() + interval '{millis} milliseconds'
+                    WHERE id = 'owner/1'"
+            );
+            gone.client.batch_execute(&text).await.unwrap();
+        };
+        let left = async || {
+            let text = "SELECT extract(epoch FROM until - clock_timestamp())::float8 FROM kew_node
+                WHERE id = 'owner/1'";
+            gone.client.query_one(text, &[]).await.unwrap().get::<_, f64>(0)
+        };
+        let (mut member, mut waits) = (target.open().await.unwrap(), target.open().await.unwrap());
+        let node = Node::alone("member/1", "member");
+        ahead(300_000).await;
+        let renewed = member.renew(&node, TENURE).await.unwrap();
+        assert!(renewed.lives_too_long);
+        member.shorten_lives(TENURE).await.unwrap();
+        assert!((1.0..=2.5).contains(&left().await), "{} s", left().await);
+        assert!(!member.renew(&node, TENURE).await.unwrap().lives_too_long);
+        // What a renewal gives, and a little more, is left.
+        ahead(3_300).await;
+        assert!(!member.renew(&node, TENURE).await.unwrap().lives_too_long);
+        member.shorten_lives(TENURE).await.unwrap();
+        assert!(left().await > 2.5, "{} s", left().await);
+        // One that only waits for the shard.
+        ahead(300_000).await;
+        let taken = waits.take(SHARD, &Node::alone("next/1", "next"), TENURE).await.unwrap();
+        assert!(matches!(taken, Taking::Owned(_)));
+        assert!((1.0..=2.5).contains(&left().await), "{} s", left().await);
+    });
+}
+
 /// An address whose packets are dropped: nothing is accepted, and the queue of those who wait is full.
 struct Dropped {
     address: SocketAddr,

@@ -16,7 +16,7 @@ use super::tables::{Did, Key, Tables};
 use crate::PgError;
 use crate::database::{
     Asked, Change, Claimant, FoundFile, IfThere, NODES_KEPT, Naming, Own, Placed, Renewed, Row, RowKey,
-    Session, Taking, no_file,
+    SET_BACK_MIN, Session, Taking, no_file,
 };
 use crate::map::Node;
 use crate::planted::Planted;
@@ -217,8 +217,15 @@ impl Session for SimSession {
     fn take<'a>(&'a mut self, shard: i32, node: &'a Node, length: Duration) -> Asked<'a, Taking> {
         Box::pin(async move {
             let own_id = node.id.clone();
-            let owner = self.look(move |tables, clock| Ok(tables.owner_at(shard, clock, &own_id))).await?;
-            if let Some(owner) = owner {
+            let look = move |tables: &Tables, clock| {
+                let later = clock + millis(length + SET_BACK_MIN);
+                let lives_then = tables.owner_at(shard, later, &own_id).is_some();
+                Ok(tables.owner_at(shard, clock, &own_id).map(|owner| (owner, lives_then)))
+            };
+            if let Some((owner, too_long)) = self.look(look).await? {
+                if too_long {
+                    self.shorten_lives(length).await?;
+                }
                 return Ok(Taking::Owned(owner));
             }
             let is_unlocked = Planted::TakeOverDoesNotWait.is_there();
@@ -251,8 +258,20 @@ impl Session for SimSession {
         Box::pin(self.ask_locked(false, transaction, move |tables, clock, locked| {
             let held = if is_unlocked { tables.shards_of(&node.id) } else { locked.to_vec() };
             let others = tables.live_nodes(clock).filter(|other| other.id != node.id).cloned().collect();
-            let renewed = Renewed { held, shards: tables.shard_rows(), away: Vec::new(), others, clock };
+            let too_long = tables.live_nodes(clock + millis(length + SET_BACK_MIN));
+            let lives_too_long = { too_long }.any(|other| other.id != node.id);
+            let (shards, away) = (tables.shard_rows(), Vec::new());
+            let renewed = Renewed { held, shards, away, others, lives_too_long, clock };
             Ok((renewed, vec![Did::Renewed { node, until: clock + millis(length) }]))
+        }))
+    }
+
+    fn shorten_lives(&mut self, length: Duration) -> Asked<'_, ()> {
+        let nothing = Transaction { lock: RowLock::None, is_synced: false, key: None };
+        Box::pin(self.ask(false, nothing, move |tables, clock| {
+            let too_long = tables.live_nodes(clock + millis(length + SET_BACK_MIN)).cloned();
+            let until = clock + millis(length);
+            Ok(((), too_long.map(|node| Did::Renewed { node, until }).collect()))
         }))
     }
 

@@ -133,3 +133,56 @@ fn clock_of_an_owner_follows_a_database_whose_clock_is_another_one() {
         assert!(disk.tenure().is_held(), "a leap of {leap} ms ended the tenure");
     }
 }
+
+/// How long a node that has gone may keep its shards, where the database's clock was set back.
+const TAKEN_WITHIN: Duration = Duration::from_secs(4);
+
+/// A world whose owner has gone, with the database's clock set back by five minutes.
+fn owner_gone_and_clock_set_back(world: &World) -> PgDisk {
+    let (disk, power) = world.own("owner").unwrap();
+    world.pass(TENURE);
+    power.stop();
+    world.database().set_clock_by(-300_000);
+    disk
+}
+
+#[test]
+fn node_that_tries_to_take_a_shard_gets_it_in_time_where_the_databases_clock_was_set_back() {
+    let world = World::new(1, Rates::default());
+    let _inside = world.enter();
+    let gone = owner_gone_and_clock_set_back(&world);
+    let begun = tokio::time::Instant::now();
+    while world.own("successor").is_err() {
+        assert!(begun.elapsed() < TAKEN_WITHIN, "{:?}", begun.elapsed());
+        world.pass(Duration::from_millis(100));
+    }
+    assert!(!gone.tenure().is_held(), "two nodes answer for the shard");
+}
+
+#[test]
+fn members_see_that_a_node_has_gone_where_the_databases_clock_was_set_back() {
+    let world = World::new(1, Rates::default());
+    let _inside = world.enter();
+    let (member, _power) = world.join("member").unwrap();
+    let _gone = owner_gone_and_clock_set_back(&world);
+    world.pass(TAKEN_WITHIN);
+    let map = member.map(0).unwrap();
+    assert_eq!(map.nodes.len(), 1, "the one that has gone is listed");
+    assert_eq!(map.without_owner().count(), 1);
+}
+
+#[test]
+fn owner_that_lives_keeps_its_shard_where_the_databases_clock_was_set_back_before_others_that_want_it() {
+    let world = World::new(1, Rates::default());
+    let _inside = world.enter();
+    let (_member, _power) = world.join("member").unwrap();
+    let (disk, _power) = world.own("owner").unwrap();
+    for _ in 0..3 {
+        world.database().set_clock_by(-60_000);
+        for _ in 0..40 {
+            assert!(world.own("another").is_err(), "the shard was taken from an owner that lives");
+            assert!(disk.tenure().is_held());
+            world.pass(Duration::from_millis(100));
+        }
+    }
+}
