@@ -239,6 +239,7 @@ impl Inner {
         create: CreateQueue,
     ) -> Result<Outcome, Refusal> {
         let (shard, key) = (held.shard, create.key.clone());
+        self.must_reach_names_of(shard)?;
         self.is_claimed(held, &key, self.names.claim(shard, &key)).await?;
         let _making = Making::begin(self, &key, shard);
         let done = engine.carry_out(Command::CreateQueue(create)).await;
@@ -263,7 +264,10 @@ impl Inner {
         let (queue, before) = (update.queue, engine.queue_by_id(update.queue));
         let renamed = update.rename.clone();
         match &renamed {
-            Some(key) => self.is_claimed(held, key, self.names.claim_for_rename(shard, key)).await?,
+            Some(key) => {
+                self.must_reach_names_of(shard)?;
+                self.is_claimed(held, key, self.names.claim_for_rename(shard, key)).await?;
+            }
             None => self.must_still_keep(held)?,
         }
         let done = engine.carry_out(Command::UpdateQueue(update)).await;
@@ -354,10 +358,19 @@ impl Inner {
         }
     }
 
+    /// Definitions of a shard take turns: none of them waits in its turn for a database of names that is away, and keeps
+    /// those waiting that need no name.
+    fn must_reach_names_of(&self, shard: ShardId) -> Result<(), Refusal> {
+        match self.reaches_names_of(shard) {
+            true => Ok(()),
+            false => Err(Refusal::Store(away("the database of names does not answer"))),
+        }
+    }
+
     /// Takes a name from a shard that has no queue of it any more. If that cannot be done now, it is done later: until
     /// then a new queue of the name is made in the same shard.
     async fn release(&self, shard: ShardId, key: &QueueKey) {
-        if self.names.release(shard, key).await.is_err() {
+        if !self.reaches_names_of(shard) || self.names.release(shard, key).await.is_err() {
             self.unreleased.note(shard, key.clone(), None);
         }
     }
@@ -390,10 +403,7 @@ impl Inner {
         key: &QueueKey,
         renamed: Option<QueueId>,
     ) -> Result<(), Refusal> {
-        // No definition of the shard waits for a database that is away.
-        if !self.reaches_names_of(shard) {
-            return Err(Refusal::Store(away("the database of names does not answer")));
-        }
+        self.must_reach_names_of(shard)?;
         let one_at_a_time = self.directory.naming(shard).await;
         if engine.queue(key).is_some() {
             return Ok(());

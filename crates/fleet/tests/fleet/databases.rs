@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kew_core::{Queue, ShardId};
+use kew_core::command::{CreateQueue, DeleteQueue, UpdateQueue};
+use kew_core::{Policy, Queue, ShardId};
 use kew_fleet::{UNREADY_AFTER, WANTED_FOR};
 use kew_store::Store as _;
 use tokio::time::Instant;
 
-use crate::world::{Node, World};
+use crate::world::{Node, World, key};
 
 const AT_ONCE: Duration = Duration::ZERO;
 /// By then a node that hears a database no more has found the owners of its shards there.
@@ -165,6 +166,40 @@ async fn shards_are_taken_over_while_the_database_of_names_is_away_which_is_made
         assert!(passes(queue, &c, &a).await, "{}", queue.key.name);
     }
     assert!(a.make("new").await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn definitions_that_need_no_name_wait_for_none_while_the_database_of_names_is_away() {
+    let (world, nodes) = three().await;
+    let queues = queue_in_each(&nodes[0]).await;
+    nodes.iter().for_each(|node| world.silence(node, 0));
+    tokio::time::sleep(FOUND_AFTER).await;
+    let [a, b, _c] = &nodes;
+    // Those that need a name are refused: many at once, all of whom would have their turn before the others.
+    let made: Vec<_> = (0..20)
+        .map(|number| {
+            let (engine, name) = (Arc::clone(&a.engine), format!("new-{number}"));
+            let create = CreateQueue { key: key(&name), policy: Policy::standard(), documents: Vec::new() };
+            tokio::spawn(async move { engine.create_queue(create).await })
+        })
+        .collect();
+    tokio::task::yield_now().await;
+    let begun = Instant::now();
+    for queue in queues.iter().skip(1).step_by(2) {
+        let (policy, documents) = (Some(queue.policy.clone()), Vec::new());
+        let update = UpdateQueue { queue: queue.id, if_version: None, policy, documents, rename: None };
+        b.engine.update_queue(update).await.expect("settings of the queue need no name");
+        let delete = DeleteQueue { queue: queue.id, if_version: None };
+        b.engine.delete_queue(delete).await.expect("the queue is deleted, whatever becomes of its name");
+    }
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    for made in made {
+        assert!(made.await.expect("nothing panics").is_err(), "no node can say whether the name is free");
+    }
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    nodes.iter().for_each(|node| world.hear(node, 0));
+    world.settled(&nodes.each_ref()).await;
+    world.until("names of deleted queues are free", || world.named(&queues[1].key.name).is_none()).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -459,10 +459,21 @@ impl Reach {
     }
 }
 
+/// How long a node waits for an answer about a name.
+const NAMES_WAITED_FOR: Duration = Duration::from_secs(5);
+
 /// What is said of a database that does not answer.
 fn silent<T: std::marker::Send + 'static>() -> Agreed<T> {
     let cause = "the database is away".to_owned();
     Box::pin(std::future::ready(Err(StoreError::Unavailable { cause })))
+}
+
+/// What a node hears of names whose database it does not hear: nothing, for as long as it waits.
+fn no_names<T: std::marker::Send + 'static>() -> Agreed<T> {
+    Box::pin(async {
+        tokio::time::sleep(NAMES_WAITED_FOR).await;
+        silent().await
+    })
 }
 
 impl Reach {
@@ -498,7 +509,7 @@ impl Carrier for Reach {
 impl Names for Reach {
     fn claim(&self, shard: ShardId, key: &QueueKey) -> Agreed<ShardId> {
         if self.hears_no_names() {
-            return silent();
+            return no_names();
         }
         let lost = self.world.state.lock().claims_lost;
         if let Some(late) = lost {
@@ -519,7 +530,7 @@ impl Names for Reach {
 
     fn release(&self, shard: ShardId, key: &QueueKey) -> Agreed<()> {
         if self.hears_no_names() {
-            return silent();
+            return no_names();
         }
         let mut state = self.world.state.lock();
         if state.keeps_names {
@@ -533,7 +544,7 @@ impl Names for Reach {
 
     fn settle(&self, shard: ShardId, keys: Vec<QueueKey>) -> Agreed<()> {
         if self.hears_no_names() {
-            return silent();
+            return no_names();
         }
         if self.world.faults(shard).unsettled.load(Ordering::Acquire) {
             return Box::pin(async {
