@@ -300,6 +300,10 @@ impl Store for Fleet {
         self.0.places.is_here(self.0.places.count.of_queue(queue))
     }
 
+    fn shard_of(&self, queue: QueueId) -> ShardId {
+        Self::shard_of(self, queue)
+    }
+
     fn sees(&self, queue: QueueId) -> bool {
         self.0.of_one_process.is_some() || self.keeps(queue)
     }

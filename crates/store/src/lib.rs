@@ -147,6 +147,12 @@ pub trait Store: Send + Sync {
         true
     }
 
+    /// The shard that this queue is in. A store is one shard unless it says otherwise.
+    fn shard_of(&self, queue: QueueId) -> ShardId {
+        let _all_are_in_one = queue;
+        ShardId::OF_ACCOUNTS
+    }
+
     /// Whether figures of this queue are read here: of those it keeps, unless it says otherwise.
     fn sees(&self, queue: QueueId) -> bool {
         self.keeps(queue)

@@ -5,11 +5,12 @@ use std::fs;
 use std::path::Path;
 
 /// Their defaults are right before a store of one shard.
-const OF_SEVERAL_SHARDS: [&str; 9] = [
+const OF_SEVERAL_SHARDS: [&str; 10] = [
     "step_in",
     "health_for",
     "may_answer_for",
     "keeps",
+    "shard_of",
     "sees",
     "knows_all",
     "define",

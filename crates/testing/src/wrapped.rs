@@ -30,6 +30,11 @@ pub trait Wrap<S: Store>: Send + Sync {
         store.keeps(queue)
     }
 
+    /// In place of [`Store::shard_of`].
+    fn shard_of(&self, store: &S, queue: QueueId) -> ShardId {
+        store.shard_of(queue)
+    }
+
     /// In place of [`Store::sees`].
     fn sees(&self, store: &S, queue: QueueId) -> bool {
         store.sees(queue)
@@ -122,6 +127,10 @@ impl<S: Store, W: Wrap<S>> Store for Wrapped<S, W> {
 
     fn keeps(&self, queue: QueueId) -> bool {
         self.wrap.keeps(&self.store, queue)
+    }
+
+    fn shard_of(&self, queue: QueueId) -> ShardId {
+        self.wrap.shard_of(&self.store, queue)
     }
 
     fn sees(&self, queue: QueueId) -> bool {

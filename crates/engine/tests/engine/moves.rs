@@ -1,14 +1,18 @@
 //! Move tasks: pace, cancelling, going on after a restart, and waking those who wait for what they move.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use kew_core::command::{ListMoves, StartMove};
-use kew_core::{QueueId, RuleError, TaskState};
-use kew_engine::{EngineError, Options};
+use kew_core::command::{CreateQueue, FirstReceipts, ListMoves, Send, StartMove};
+use kew_core::{Command, MoveTask, NewMessage, Policy, QueueId, RuleError, ShardId, TaskState, Timestamp};
+use kew_engine::{Engine, EngineError, Options};
+use kew_store::{MemoryStore, Store as _, Submission};
+use kew_testing::{Wrap, Wrapped};
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-use crate::bench::{Bench, bodies, key, rest, seconds};
+use crate::bench::{Bench, Dice, Hands, bodies, key, rest, seconds};
 
 async fn filled(bench: &Bench, messages: u32) -> (QueueId, QueueId) {
     let (source, target) = (bench.queue("source").await, bench.queue("target").await);
@@ -46,7 +50,7 @@ async fn unthrottled_task_moves_everything_in_batches() {
     rest().await;
     assert_eq!(state(&bench).await, TaskState::Completed);
     assert_eq!(bench.engine.counts(target).await.map(|counts| counts.visible), Ok(250));
-    let steps = bench.count_of(|command| matches!(command, kew_core::Command::ContinueMove(_)));
+    let steps = bench.count_of(|command| matches!(command, Command::ContinueMove(_)));
     assert_eq!(steps, 3);
     bench.engine.shutdown();
     driver.await.expect("the driver ends with the engine");
@@ -153,4 +157,76 @@ async fn two_tasks_run_side_by_side() {
     bench.advance(seconds(2)).await;
     assert_eq!(bench.engine.counts(target).await.map(|counts| counts.visible), Ok(60));
     bench.engine.shutdown();
+}
+
+/// One queue has a shard of its own, and the steps of one task are answered when they are let through.
+#[derive(Default)]
+struct SlowShard {
+    queue: AtomicU64,
+    task: AtomicU64,
+    let_through: Arc<Notify>,
+}
+
+impl Wrap<MemoryStore> for SlowShard {
+    fn step(&self, store: &MemoryStore, now: Timestamp, command: &Command) -> Submission {
+        let taken = store.step(now, command);
+        match command {
+            Command::ContinueMove(next) if next.task.0 == self.task.load(Ordering::Relaxed) => {
+                let let_through = Arc::clone(&self.let_through);
+                Submission::remote(async move {
+                    let_through.notified().await;
+                    taken.await
+                })
+            }
+            _ => taken,
+        }
+    }
+
+    fn shard_of(&self, _store: &MemoryStore, queue: QueueId) -> ShardId {
+        ShardId(u16::from(queue.0 == self.queue.load(Ordering::Relaxed)))
+    }
+}
+
+#[tokio::test]
+async fn task_whose_shard_answers_slowly_holds_up_no_task_of_another_shard() {
+    let memory = MemoryStore::new(Arc::new(Dice(AtomicU64::new(1))));
+    let store = Arc::new(Wrapped { store: memory, wrap: SlowShard::default() });
+    let (hands, dice) = (Arc::new(Hands(AtomicU64::new(1_000))), Arc::new(Dice(AtomicU64::new(1 << 40))));
+    let started = Engine::start(Arc::clone(&store) as _, hands, dice, Options::default()).await;
+    let engine = started.expect("the engine starts");
+    let mut queues = Vec::new();
+    for name in ["slow", "quick", "target"] {
+        let create = CreateQueue { key: key(name), policy: Policy::standard(), documents: Vec::new() };
+        queues.push(engine.create_queue(create).await.expect("the queue is new").id);
+    }
+    let [slow, quick, _target] = queues[..] else { unreachable!("three queues were made") };
+    for queue in [slow, quick] {
+        for _ in 0..250 {
+            let messages = vec![NewMessage::text(engine.message_id(), "hello")];
+            let send = Send { queue, messages, receipts: FirstReceipts::Untold };
+            engine.send(send).await.expect("the send is valid");
+        }
+    }
+    let held = engine.start_move(start(slow, None)).await.expect("the move task starts");
+    store.wrap.queue.store(slow.0, Ordering::Relaxed);
+    store.wrap.task.store(held.id.0, Ordering::Relaxed);
+    engine.start_move(start(quick, None)).await.expect("the move task starts");
+    let task_of = async |source: QueueId| -> MoveTask {
+        let tasks = engine.list_moves(ListMoves { source: Some(source) }).await.expect("tasks are listed");
+        MoveTask::clone(tasks.first().expect("a move task was started"))
+    };
+    let driver = tokio::spawn({
+        let engine = Arc::clone(&engine);
+        async move { engine.run_moves().await }
+    });
+    rest().await;
+    assert_eq!(task_of(quick).await.state, TaskState::Completed);
+    assert_eq!(task_of(slow).await.moved, 100, "its one step is on its way");
+    for _ in 0..3 {
+        store.wrap.let_through.notify_one();
+        rest().await;
+    }
+    assert_eq!(task_of(slow).await.state, TaskState::Completed);
+    engine.shutdown();
+    driver.await.expect("the driver ends with the engine");
 }

@@ -320,6 +320,10 @@ impl<S: Store + 'static> Store for Paced<S> {
         self.store.keeps(queue)
     }
 
+    fn shard_of(&self, queue: QueueId) -> ShardId {
+        self.store.shard_of(queue)
+    }
+
     fn sees(&self, queue: QueueId) -> bool {
         self.store.sees(queue)
     }
