@@ -1,6 +1,6 @@
 //! What this dialect keeps with a message beside its body: who published it, and with which delay.
 //!
-//! The bytes, which the store keeps without looking inside, are described in `docs/storage-format.md`: `C`, a format
+//! The bytes, which the store keeps as they are, are described in `docs/storage-format.md`: `C`, a format
 //! version (1), the source, and the delay as four bytes. A message of another front-end has other annotations or none.
 
 use bytes::Bytes;

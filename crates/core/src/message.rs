@@ -26,7 +26,8 @@ pub struct Content {
     pub content_type: ContentType,
     /// The body, byte for byte.
     pub body: Bytes,
-    /// What a front-end wants back with the message; no law looks inside.
+    /// What a front-end wants back with the message. No law looks inside but at the first byte ([`Self::noted`]): no
+    /// front-end's own begin with `R`.
     pub annotations: Bytes,
 }
 
@@ -63,6 +64,7 @@ impl Content {
 }
 
 /// The first byte of annotations that were written beside a body which another one replaced. What follows is as it was.
+/// It is reserved: those of no front-end begin with it.
 const OF_OLD_BODY: u8 = b'R';
 
 /// When a message expires.

@@ -1,7 +1,8 @@
 //! Move tasks at work: one driver moves the next messages of each running task, as fast as it can or at its rate.
 //!
 //! Tasks of one shard take their steps in turn, each when the one before it is answered. Shards do not wait for each
-//! other: one whose store is slow holds up no tasks but its own. What a task has done lies in the store, so after a crash the driver finds it running and goes on.
+//! other: one whose store is slow holds up no tasks but its own. What a task has done lies in the store, so after a
+//! crash the driver finds it running and goes on.
 
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};

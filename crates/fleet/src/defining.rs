@@ -358,8 +358,8 @@ impl Inner {
         }
     }
 
-    /// Definitions of a shard take turns: none of them waits in its turn for a database of names that is away, and keeps
-    /// those waiting that need no name.
+    /// Definitions of a shard take turns: none of them waits in its turn for a database of names that is away, with
+    /// those behind it that need no name.
     fn must_reach_names_of(&self, shard: ShardId) -> Result<(), Refusal> {
         match self.reaches_names_of(shard) {
             true => Ok(()),

@@ -453,7 +453,9 @@ fn new_content_reads_the_old_one_once_where_that_is_too_long_to_be_read_ahead() 
     let disk = SimDisk::new();
     let asked = Asked::of(small_store::open(&disk).unwrap().0);
     let queue = asked.queue("far", Policy::standard());
-    let sent = asked.send(queue, &body(0).repeat(1_000));
+    let mut message = asked.message(&body(0).repeat(1_000));
+    message.content.annotations = Bytes::from_static(b"a note");
+    let sent = asked.try_send(queue, message).unwrap();
     filled(&asked, "near");
     asked.store.close().unwrap();
     drop(asked);
@@ -469,4 +471,8 @@ fn new_content_reads_the_old_one_once_where_that_is_too_long_to_be_read_ahead() 
     };
     let Outcome::Extended(extended) = asked.ask(Command::Extend(extend)) else { panic!("no extension") };
     assert!(extended[0].is_ok(), "{extended:?}");
+    let look = Peek { queue, view: View::Ready, skip: 0, max: 1, body_bytes_max: u64::MAX };
+    let Outcome::Peeked(seen) = asked.ask(Command::Peek(look)) else { panic!("no look") };
+    let content = &seen[0].0.content;
+    assert_eq!((&*content.body, content.noted()), (&b"another"[..], (&b"a note"[..], false)));
 }

@@ -92,12 +92,12 @@ fn content(cx: &Context<'_>, queue: &Queue) -> Result<Content, ApiError> {
         )));
     }
     let attributes = attributes(cx.body.object("attributes"))?;
-    // Cloudflare and Azure take empty bodies; FIFO queues and attributes are those of SQS, which takes none.
-    let may_be_empty = matches!(content_type, ContentType::Text | ContentType::Bytes)
-        && attributes.is_empty()
-        && !queue.policy.kind.is_fifo();
+    // Cloudflare and Azure take empty bodies, also in place of one that came with attributes; FIFO queues are those of
+    // SQS, which takes none.
+    let may_be_empty =
+        matches!(content_type, ContentType::Text | ContentType::Bytes) && !queue.policy.kind.is_fifo();
     if body.is_empty() && !may_be_empty {
-        let message = "the body is empty: only text and bytes without attributes may be, on a standard queue";
+        let message = "the body is empty: only text and bytes may be, on a standard queue";
         return Err(ApiError::bad_request(message));
     }
     let bytes = body.len() + attributes.iter().map(bytes_of).sum::<usize>();

@@ -34,7 +34,7 @@ pub(super) const QUEUE: &[Field] = &[
         .nullable()
         .required(),
     field("leased_per_second", Kind::Number, "Leases taken each second").nullable().required(),
-    field("acked_per_second", Kind::Number, "Messages deleted by their receivers each second")
+    field("acked_per_second", Kind::Number, "Messages deleted, by a receipt or by an operator each second")
         .nullable()
         .required(),
     field("dead_letters_to", TEXT, "Where messages go after `max_attempts` leases").nullable().required(),
@@ -115,7 +115,7 @@ pub(super) const SAMPLE: &[Field] = &[
     field("oldest_age_seconds", COUNT, "Age of the oldest message then").nullable().required(),
     field("sent", COUNT, "Messages sent or moved in, in the step").required(),
     field("leased", COUNT, "Leases taken in the step").required(),
-    field("acked", COUNT, "Messages deleted by their receivers in the step").required(),
+    field("acked", COUNT, "Messages deleted, by a receipt or by an operator in the step").required(),
     field("p50_ms", Kind::Number, "How long half of the messages that were leased for the first time in the step had waited at most, from the instant they could be leased, to within a factor of two; null when there were none").nullable().required(),
     field("p99_ms", Kind::Number, "The same of 99 %; of several steps the highest").nullable().required(),
 ];

@@ -125,7 +125,7 @@ pub(crate) static ROUTES: &[Route] = &[
         .refusals(&[(404, "There is no such queue")]),
     post("/queues/{q}/messages", Op::SendMessage, "sendMessage", "Sends a message")
         .body(&[
-            field("body", Kind::Text(BODY_MAX), "The body as text; or else `body_base64`. Text and bytes without attributes may be empty, on a standard queue"),
+            field("body", Kind::Text(BODY_MAX), "The body as text; or else `body_base64`. Text and bytes may be empty, on a standard queue"),
             field("body_base64", Kind::Text(BASE64_MAX), "The body as Base64, for `bytes` and `v8`"),
             field("content_type", Kind::Choice(&["text", "json", "bytes", "v8"]), "How receivers read the body").default("\"text\""),
             field("group", Kind::Text(128), "The group; a message of a FIFO queue needs one"),

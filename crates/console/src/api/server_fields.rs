@@ -45,7 +45,7 @@ pub(super) const STORE: &[Field] = &[
     field("dead_bytes", COUNT, "Bytes that nothing needs any more").required(),
     field("sent", COUNT, "Messages sent").required(),
     field("leased", COUNT, "Leases taken").required(),
-    field("acked", COUNT, "Messages deleted by their receivers").required(),
+    field("acked", COUNT, "Messages deleted, by a receipt or by an operator").required(),
     field("expired", COUNT, "Messages that outlived their retention").required(),
     field("deduplicated", COUNT, "Sends that repeated an earlier one").required(),
     field("dead_lettered", COUNT, "Messages moved to a dead-letter queue").required(),

@@ -22,7 +22,7 @@ type Reasons = [(&'static str, Count); 2];
 const COUNTERS: [(&str, &str, Count); 5] = [
     ("kew_messages_sent_total", "Messages sent.", |tally| tally.sent),
     ("kew_messages_leased_total", "Messages received.", |tally| tally.leased),
-    ("kew_messages_acked_total", "Messages deleted by their receivers.", |tally| tally.acked),
+    ("kew_messages_acked_total", "Messages deleted, by a receipt or by an operator.", |tally| tally.acked),
     ("kew_messages_expired_total", "Messages that outlived their retention.", |tally| tally.expired),
     ("kew_messages_deduplicated_total", "Sends that repeated an earlier one and added nothing.", |tally| {
         tally.deduplicated

@@ -23,7 +23,7 @@ const FIGURES: [(&str, &str, &str); 7] = [
     ("oldest", "Oldest", "Since the oldest message was sent"),
     ("sent", "Sent/s", "Messages sent or moved in each second, lately"),
     ("leased", "Leased/s", "Leases taken each second, lately"),
-    ("acked", "Done/s", "Messages deleted by their receivers each second, lately"),
+    ("acked", "Done/s", "Messages deleted, by a receipt or by an operator each second, lately"),
 ];
 
 /// `GET /`.

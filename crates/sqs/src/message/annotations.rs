@@ -1,6 +1,6 @@
 //! What SQS keeps with a message beside its body: made once at the send, read at every receive.
 //!
-//! The bytes, which the store keeps without looking inside, are described in `docs/storage-format.md`: `S` (SQS wrote
+//! The bytes, which the store keeps as they are, are described in `docs/storage-format.md`: `S` (SQS wrote
 //! them), a format version (1), the body's MD5, and for messages that have more to them, parts. A message of another
 //! front-end has other annotations or none: then there is nothing to read, and what SQS shows is worked out anew. Where
 //! another front-end replaced the body, ours stay behind the mark of the core, and only the MD5 is worked out anew.

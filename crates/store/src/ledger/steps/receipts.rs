@@ -25,6 +25,7 @@ use crate::token::TokenKey;
 struct Accepted {
     sequence: Sequence,
     place: Place,
+    body_bytes: u32,
     newest_nonce: u64,
     /// Its lease, if one is running: when the request arrived, how long it may last, and where it returns to.
     lease: Option<(Timestamp, Option<Duration>)>,
@@ -69,7 +70,8 @@ impl<S: Shelf> Ledger<S> {
             Hold::Leased(lease) => Some((lease.received_at, lease.cap)),
             Hold::Ready | Hold::Delayed => None,
         });
-        Ok(Accepted { sequence: item.sequence, place: item.place(), newest_nonce: known.newest, lease })
+        let (sequence, place, body_bytes) = (item.sequence, item.place(), item.body_bytes);
+        Ok(Accepted { sequence, place, body_bytes, newest_nonce: known.newest, lease })
     }
 
     pub(in crate::ledger) fn ack(&mut self, now: Timestamp, command: &Ack) -> Result<Outcome, StoreError> {
@@ -109,8 +111,14 @@ impl<S: Shelf> Ledger<S> {
             .map(|content| (content.body.len() + content.annotations.len()) as u64 + 2 * MESSAGE_BYTES + 256)
             .sum();
         if bytes > 0 {
-            let kept = self.kept_at_hand(now, command)?;
-            self.shelf.room(bytes + kept)?;
+            let replaced = self.replaced(now, command)?;
+            // Of the old records their bodies go, and the rest may stay.
+            let kept = |old: &Accepted| u64::from(old.place.bytes.saturating_sub(old.body_bytes));
+            // Room first: what is at hand can be read once.
+            self.shelf.room(bytes + replaced.iter().map(kept).sum::<u64>())?;
+            let all_at_hand =
+                |all: Result<(), StoreError>, old: &Accepted| all.and(self.shelf.at_hand(old.place));
+            replaced.iter().fold(Ok(()), all_at_hand)?;
         }
         let results = command
             .entries
@@ -120,18 +128,13 @@ impl<S: Shelf> Ledger<S> {
         Ok(Outcome::Extended(results))
     }
 
-    /// The names and the annotations of messages that get another content are taken over from the old one: all of those
-    /// are at hand first, so that the step is done whole or not at all. The most bytes that stay: those of the old
-    /// records, which are not read here, since what is at hand can be read once.
-    fn kept_at_hand(&mut self, now: Timestamp, command: &Extend) -> Result<u64, StoreError> {
-        let (mut at_hand, mut bytes) = (Ok(()), 0);
-        for entry in command.entries.iter().filter(|entry| entry.content.is_some()) {
-            if let Ok(accepted) = self.accept(now, self.book(command.queue)?, command.receipt, &entry.token) {
-                at_hand = at_hand.and(self.shelf.at_hand(accepted.place));
-                bytes += u64::from(accepted.place.bytes);
-            }
-        }
-        at_hand.map(|()| bytes)
+    /// Messages that get another content. Their names and annotations are taken over from the old one: all of those are
+    /// at hand first, so that the step is done whole or not at all.
+    fn replaced(&self, now: Timestamp, command: &Extend) -> Result<SmallVec<[Accepted; 1]>, StoreError> {
+        let book = self.book(command.queue)?;
+        let with_content = command.entries.iter().filter(|entry| entry.content.is_some());
+        let accepted = with_content.map(|entry| self.accept(now, book, command.receipt, &entry.token));
+        Ok(accepted.flatten().collect())
     }
 
     fn extend_one(
