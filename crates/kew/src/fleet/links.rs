@@ -3,20 +3,24 @@
 use std::sync::{Arc, OnceLock, Weak};
 
 use bytes::Bytes;
+use kew_core::ShardCount;
 use kew_fleet::{CUT_OFF_AFTER, Carried, Carrier, Fleet, Lost, NodeId};
 use kew_peer::link::{Link, LinkError, Peers, Serve, Serving};
 use kew_peer::wire::{decode, encode};
 use kew_peer::{Refusal, Request, Response};
 use kew_store::StoreError;
 
+use super::shares::Shares;
+
 /// The links of this node.
 pub(super) struct Links {
     peers: Peers,
+    shares: Shares,
 }
 
 impl Links {
-    pub fn new(peers: Peers) -> Self {
-        Self { peers }
+    pub fn new(peers: Peers, shards: ShardCount) -> Self {
+        Self { peers, shares: Shares::of(shards) }
     }
 
     pub fn peers(&self) -> &Peers {
@@ -27,9 +31,18 @@ impl Links {
 impl Carrier for Links {
     fn carry(&self, node: &NodeId, request: Request) -> Carried {
         let (peers, id) = (self.peers.clone(), kew_peer::link::NodeId::new(&node.0));
+        let encoded = Bytes::from(encode(&request));
+        let share = match &request {
+            Request::Step { shard, .. } => Some(self.shares.take(*shard, encoded.len())),
+            _ => None,
+        };
         Box::pin(async move {
             let id = id.ok_or(Lost::NotSent)?;
-            match peers.ask(&id, encode(&request).into()).await {
+            let _taken = match share {
+                Some(share) => share.await,
+                None => None,
+            };
+            match peers.ask(&id, encoded).await {
                 Ok(answer) => Ok(request.read_response(&answer).unwrap_or_else(|error| {
                     let cause = format!("the answer of another node cannot be read: {error}");
                     Err(Refusal::Store(StoreError::Unavailable { cause }))

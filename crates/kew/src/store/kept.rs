@@ -104,7 +104,8 @@ impl KeptStore {
                     log.tell(Level::Warn, line, &[("store", &place), ("cause", cause)]);
                 }
                 if finished.is_err() || !matches!(closed, Some(Ok(()))) {
-                    (copied.give_up)();
+                    // The shard is free, and is not kept from its next owner by a database that it does not lie in.
+                    std::thread::spawn(copied.give_up);
                 }
             }
         }

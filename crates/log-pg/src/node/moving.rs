@@ -36,8 +36,10 @@ const FEW: u64 = 500;
 const MANY: u64 = 10_000;
 /// How often it is looked whether a move is still wanted.
 const LOOKS_EVERY: Duration = Duration::from_millis(500);
-/// How long it may take to copy the rest, while the shard is not served.
-const REST_MAX: Duration = Duration::from_secs(30);
+/// How long it may take to copy the rest, while the shard is not served. It is kept where it is after that.
+const REST_MAX: Duration = Duration::from_secs(10);
+/// How long dropping what was copied may take.
+const DROPS_WITHIN: Duration = Duration::from_secs(30);
 /// How often a step is tried whose outcome is not known.
 const TRIES: usize = 5;
 /// The pause between two of them.
@@ -224,7 +226,7 @@ impl PgMove {
         }
         let (to, arrival) = (Arc::clone(&self.to), self.arrival);
         // What is left is dropped by the next attempt, or when the shard has another owner.
-        let _dropped = self.driver.wait(within(REST_MAX, async move {
+        let _dropped = self.driver.wait(within(DROPS_WITHIN, async move {
             let several = to.several.clone().ok_or(PgError::Closed)?;
             let mut connection = several.open().await?;
             while !connection.drop_arrived(arrival).await? {}
