@@ -20,7 +20,12 @@ impl Console {
             "/readyz" if is_read => health::ready(&self.board, &self.settings.upkeep),
             "/metrics" if is_read => match access::check_metrics(request, &self.settings) {
                 Ok(()) => self.metrics().await,
-                Err(refused) => *refused,
+                Err(refused) => {
+                    if request.header("authorization").is_some() {
+                        self.note_wrong_token("unauthorized");
+                    }
+                    *refused
+                }
             },
             "/livez" | "/readyz" | "/metrics" => access::not_allowed(&request.method, READS),
             path => match path.strip_prefix(BASE) {
@@ -60,9 +65,13 @@ impl Console {
     /// asked for is not: then one who guesses would have as many places in the log as there are operations.
     pub(crate) fn challenge(&self, request: &Request, refused: &ApiError) -> Reply {
         if access::brings_wrong_proof(request, refused) {
-            self.audit.note_unproved(self.now(), UNKNOWN, PROVES, WRONG_TOKEN, refused.code());
+            self.note_wrong_token(refused.code());
         }
         access::challenge(refused)
+    }
+
+    fn note_wrong_token(&self, outcome: &'static str) {
+        self.audit.note_unproved(self.now(), UNKNOWN, PROVES, WRONG_TOKEN, outcome);
     }
 }
 

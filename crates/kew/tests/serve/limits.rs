@@ -202,6 +202,15 @@ fn metrics_are_shown_to_who_has_their_token_or_the_admin_token_where_there_is_on
         assert_eq!(kew.admin("GET", "/metrics", &[], "").0, 401, "{auth}");
         assert_eq!((status("/metrics", "wrong"), status("/metrics", "")), (401, 401), "{auth}");
         assert_eq!(status("/metrics", "figures"), 200, "{auth}");
+        let bearer = admin_token.map(|token| format!("Bearer {token}"));
+        let proof: Vec<(&str, &str)> =
+            bearer.iter().map(|bearer| ("Authorization", bearer.as_str())).collect();
+        let noted = kew.admin("GET", "/api/v1/audit", &proof, "").1;
+        let entries = noted.matches("(unknown token)").count();
+        assert!(
+            entries == 1 && noted.contains("\"times\":2"),
+            "{auth}: two wrong tokens in a minute: {noted}"
+        );
         assert_eq!((status("/livez", "wrong"), kew.admin("GET", "/readyz", &[], "").0), (200, 200), "{auth}");
         if let Some(token) = admin_token {
             assert_eq!(
