@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use kew_core::command::{Lease, OverLimit};
 use kew_core::outcome::Leased;
-use kew_core::{Command, QueueId, Room, RuleError};
+use kew_core::{Command, LeaseToken, QueueId, Room, RuleError};
 use kew_store::{StoreError, Submission};
 use tokio::sync::oneshot;
 
@@ -15,7 +15,16 @@ use crate::commit::{Abandon, Committing, Found, look};
 use crate::pass::Pass;
 use crate::room::{self, Held};
 use crate::waiters::{Call, Next, Seat, Waiter};
-use crate::{Engine, EngineError};
+use crate::{Engine, EngineError, answers};
+
+/// A lease that was refused when it was to be answered.
+#[derive(Debug)]
+pub struct Unanswered {
+    /// Why.
+    pub error: EngineError,
+    /// What was leased nevertheless: it may last, and then it is their owner's to end it.
+    pub taken: Vec<LeaseToken>,
+}
 
 impl Engine {
     /// Claims what is there now, maybe nothing.
@@ -31,6 +40,21 @@ impl Engine {
                 self.limited(queue, over_limit, self.committing(queue, submission, abandon).await),
             )
         }
+    }
+
+    /// The same for an owner, whose leases nothing ends by itself. Only of a queue that is kept here, and nothing of
+    /// another: nobody would end a lease whose answer was lost on its way.
+    pub async fn lease_as_owner(&self, mut lease: Lease) -> Result<Vec<Leased>, Unanswered> {
+        let queue = lease.queue;
+        if !self.store.keeps(queue) {
+            return Ok(Vec::new());
+        }
+        let abandon = self.abandon(&lease);
+        let over_limit = refuse_over_limit(&mut lease);
+        let submission = self.attempt(&mut self.pass(), queue, &Command::Lease(lease));
+        let taken = answers::receipts(&submission);
+        let answer = self.limited(queue, over_limit, self.committing(queue, submission, abandon).await);
+        self.leased(queue, answer).map_err(|error| Unanswered { error, taken })
     }
 
     /// Claims what is there now, or waits for it up to `wait`, for an asker who has room for whatever there is.

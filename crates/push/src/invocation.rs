@@ -123,7 +123,7 @@ async fn hold_back(shared: &Shared, batches: &[Batch], finished: &mut Finished) 
     let cause = "this node may not answer for its store".to_owned();
     notices(Notice::LeaseFailed(finished.queue.clone(), EngineError::Unavailable { cause }));
     for batch in batches {
-        if let Err(error) = give_back(&shared.engine, batch).await {
+        if let Err(error) = give_back(shared, batch).await {
             notices(Notice::SettleFailed(batch.queue.clone(), error));
         }
         keep_apart(batch, batches, finished);
@@ -140,7 +140,7 @@ fn keep_apart(batch: &Batch, batches: &[Batch], finished: &mut Finished) {
 /// Nothing of these was heard of: they are as if they had never been leased.
 async fn withdraw_all(shared: &Shared, batches: &[Batch], delivered: &Delivered, finished: &mut Finished) {
     for batch in batches {
-        if let Err(error) = withdraw(&shared.engine, batch, delivered).await {
+        if let Err(error) = withdraw(shared, batch, delivered).await {
             (shared.settings.notices)(Notice::SettleFailed(batch.queue.clone(), error));
         }
         keep_apart(batch, batches, finished);
@@ -150,7 +150,7 @@ async fn withdraw_all(shared: &Shared, batches: &[Batch], delivered: &Delivered,
 /// Settles a batch, and says how many of its messages are done.
 async fn settled(shared: &Shared, consumer: &Consumer, batch: &Batch, delivered: &Delivered) -> u32 {
     let notices = &shared.settings.notices;
-    match settle(&shared.engine, batch, delivered, consumer.retry_delay).await {
+    match settle(shared, batch, delivered, consumer.retry_delay).await {
         Ok(settled) => {
             for leased in settled.given_up {
                 let (message, attempts) = (leased.message.id, leased.message.attempts);

@@ -9,11 +9,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kew_core::command::{FirstMessage, Lease, OverLimit};
+use kew_core::command::{FirstMessage, Lease, OverLimit, Withdraw};
 use kew_core::event::Tag;
 use kew_core::outcome::Leased;
-use kew_core::{LeaseTerms, Queue, QueueId, QueueKey, Return, Timestamp};
-use kew_engine::{Busy, MessageWatch};
+use kew_core::{LeaseTerms, LeaseToken, Queue, QueueId, QueueKey, Return, Timestamp};
+use kew_engine::{Busy, EngineError, MessageWatch, Unanswered};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -63,6 +63,8 @@ pub(crate) struct Lane {
     is_unfit: bool,
     /// Until when the store is left alone, in real time.
     store_rests_until: Option<Instant>,
+    /// Leased, though that was refused when it was to be answered: nothing ends these leases but this lane.
+    unanswered: Vec<LeaseToken>,
     closing: bool,
 }
 
@@ -107,6 +109,7 @@ impl Lane {
             trying: false,
             is_unfit: false,
             store_rests_until: None,
+            unanswered: Vec::new(),
             closing: false,
         }
     }
@@ -116,7 +119,8 @@ impl Lane {
         let mut busy = Some(begun);
         loop {
             let is_served = self.read_consumer();
-            if !is_served && self.running.is_empty() {
+            self.give_unanswered_back().await;
+            if !is_served && self.running.is_empty() && self.unanswered.is_empty() {
                 self.part();
                 return;
             }
@@ -271,15 +275,16 @@ impl Lane {
             by: Tag::new("push"),
             ..Lease::of(self.queue, known.consumer.batch_size, now)
         };
-        let messages = match engine.lease(lease).await {
+        let messages = match engine.lease_as_owner(lease).await {
             Ok(messages) if messages.is_empty() => {
                 self.backlog.found_nothing();
                 return false;
             }
             Ok(messages) => messages,
-            Err(error) => {
+            Err(Unanswered { error, taken }) => {
                 (self.shared.settings.notices)(Notice::LeaseFailed(known.queue.key.clone(), error));
                 self.store_rests_until = Some(Instant::now() + PAUSE_OF_STORE);
+                self.unanswered.extend(taken);
                 return false;
             }
         };
@@ -299,6 +304,22 @@ impl Lane {
         let invocation = Invocation { consumer: Arc::clone(&known.consumer), batches, left_at: now, round };
         self.running.spawn(invocation::run(Arc::clone(&self.shared), invocation, engine.begin_work(), place));
         true
+    }
+
+    /// Withdraws leases that were taken and not answered, as soon as their store takes that, whoever owns it by then.
+    async fn give_unanswered_back(&mut self) {
+        if self.closing {
+            // The next start ends all leases of this process.
+            self.unanswered.clear();
+        }
+        if self.unanswered.is_empty() || self.store_rests_until.is_some() {
+            return;
+        }
+        let withdraw = Withdraw { queue: self.queue, tokens: self.unanswered.clone() };
+        match self.shared.engine.withdraw(withdraw).await {
+            Ok(_) | Err(EngineError::Rule(_)) => self.unanswered.clear(),
+            Err(_) => self.store_rests_until = Some(Instant::now() + PAUSE_OF_STORE),
+        }
     }
 
     /// Waits for the next thing to happen.

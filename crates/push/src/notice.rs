@@ -42,7 +42,8 @@ pub enum Notice {
     },
     /// A batch could not be leased.
     LeaseFailed(QueueKey, EngineError),
-    /// The verdict on a batch could not be written down: it is delivered again after the next start.
+    /// The verdict on a batch could not be written down for a while. It is tried on until the end of this process; then
+    /// the batch is delivered again after the next start.
     SettleFailed(QueueKey, EngineError),
     /// Leases that an earlier start left behind could not be released; nothing is pushed until they are.
     ReleaseFailed(EngineError),

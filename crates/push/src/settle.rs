@@ -16,12 +16,17 @@ use kew_engine::{Engine, EngineError};
 
 use crate::batch::Batch;
 use crate::delivered::Delivered;
+use crate::notice::Notice;
+use crate::shared::Shared;
 use crate::verdict::{Verdict, judge};
 
-/// How often a step is tried that the store could not take.
+/// How often a step is tried that the store could not take, before that is told. It is tried on until the end of this
+/// process.
 const TRIES: u32 = 8;
 /// The real time before the second try; it doubles.
 const REST: Duration = Duration::from_millis(100);
+/// The longest real time before another try.
+const REST_MAX: Duration = Duration::from_secs(10);
 
 /// What became of the messages of a batch.
 #[derive(Debug, Default)]
@@ -36,7 +41,7 @@ pub(crate) struct Settled<'a> {
 
 /// Settles a batch.
 pub(crate) async fn settle<'a>(
-    engine: &Engine,
+    shared: &Shared,
     batch: &'a Batch,
     delivered: &Delivered,
     retry_delay: Duration,
@@ -44,7 +49,7 @@ pub(crate) async fn settle<'a>(
     let Some(queue) = batch.messages.first().map(|leased| leased.message.queue) else {
         return Ok(Settled::default());
     };
-    let report = &delivered.report;
+    let (engine, report) = (&shared.engine, &delivered.report);
     let mut done: Vec<LeaseToken> = Vec::with_capacity(batch.messages.len());
     let mut again: Vec<(LeaseToken, Duration)> = Vec::new();
     let mut tried: Vec<&Leased> = Vec::new();
@@ -68,7 +73,7 @@ pub(crate) async fn settle<'a>(
             entries: again,
         })),
     ];
-    let [acks, releases] = steps.map(|step| persist(engine, step));
+    let [acks, releases] = steps.map(|step| persist(shared, batch, step));
     // Both are in the store before either is durable, so that they share a commit.
     let (acks, releases) = tokio::join!(acks, releases);
     let released = acks.and(releases)?;
@@ -108,28 +113,28 @@ fn way_out(engine: &Engine, queue: &Queue) -> Option<Option<QueueKey>> {
 
 /// Withdraws the leases of a batch that did not reach its target.
 pub(crate) async fn withdraw(
-    engine: &Engine,
+    shared: &Shared,
     batch: &Batch,
     delivered: &Delivered,
 ) -> Result<(), EngineError> {
     let Some(queue) = batch.messages.first().map(|leased| leased.message.queue) else { return Ok(()) };
     let all: Vec<&Leased> = batch.messages.iter().collect();
-    note_failures(engine, queue, &all, delivered).await;
-    give_back(engine, batch).await
+    note_failures(&shared.engine, queue, &all, delivered).await;
+    give_back(shared, batch).await
 }
 
 /// Ends the leases of a batch as if they had never been taken.
-pub(crate) async fn give_back(engine: &Engine, batch: &Batch) -> Result<(), EngineError> {
+pub(crate) async fn give_back(shared: &Shared, batch: &Batch) -> Result<(), EngineError> {
     let Some(queue) = batch.messages.first().map(|leased| leased.message.queue) else { return Ok(()) };
     let tokens = batch.messages.iter().map(|leased| leased.token).collect();
-    let undone = persist(engine, Some(Step::Withdraw(Withdraw { queue, tokens }))).await?;
+    let undone = persist(shared, batch, Some(Step::Withdraw(Withdraw { queue, tokens }))).await?;
     if undone.iter().filter(|undone| **undone).count() == batch.messages.len() {
         return Ok(());
     }
     // A lease that was changed meanwhile cannot be undone; it ends like any other.
     let entries = batch.messages.iter().map(|leased| (leased.token, Duration::ZERO)).collect();
     let release = Release { queue, receipt: ReceiptRule::Current, entries };
-    persist(engine, Some(Step::Release(release))).await.map(drop)
+    persist(shared, batch, Some(Step::Release(release))).await.map(drop)
 }
 
 enum Step {
@@ -151,18 +156,32 @@ impl Step {
     }
 }
 
-/// Tries again while the store cannot be reached: a lease that stays open is open until the next start.
-async fn persist(engine: &Engine, step: Option<Step>) -> Result<Vec<bool>, EngineError> {
+/// Tries again while the store cannot be reached: a lease that stays open is open until the next start. At the end of
+/// this process it is tried no longer than until that would have been told.
+async fn persist(shared: &Shared, batch: &Batch, step: Option<Step>) -> Result<Vec<bool>, EngineError> {
     let Some(step) = step else { return Ok(Vec::new()) };
-    let mut rest = REST;
-    for _ in 1..TRIES {
-        match step.take(engine).await {
-            Err(EngineError::Unavailable { .. } | EngineError::Overloaded { .. } | EngineError::NoSpace) => {}
+    let (mut tries, mut rest) = (1, REST);
+    loop {
+        let error = match step.take(&shared.engine).await {
             Err(EngineError::Rule(RuleError::QueueNotFound)) => return Ok(Vec::new()),
+            Err(error) if may_pass(&error) => error,
             settled => return settled,
+        };
+        if tries >= TRIES && shared.stop.is_closing() {
+            return Err(error);
         }
-        tokio::time::sleep(rest).await;
-        rest *= 2;
+        if tries == TRIES {
+            (shared.settings.notices)(Notice::SettleFailed(batch.queue.clone(), error));
+        }
+        tokio::select! {
+            () = tokio::time::sleep(rest) => {}
+            () = shared.stop.closing(), if tries >= TRIES => {}
+        }
+        (tries, rest) = (tries + 1, REST_MAX.min(2 * rest));
     }
-    step.take(engine).await
+}
+
+/// Whether a step that failed may be taken later.
+fn may_pass(error: &EngineError) -> bool {
+    matches!(error, EngineError::Unavailable { .. } | EngineError::Overloaded { .. } | EngineError::NoSpace)
 }

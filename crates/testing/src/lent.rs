@@ -1,10 +1,12 @@
 //! A store that is taken from its node, as the shard of an owner whose tenure ends.
 
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
 
 use kew_core::{Command, QueueId, Timestamp};
-use kew_store::{MemoryStore, Store, StoreError, Submission};
+use kew_store::{BatchNumber, Gate, MemoryStore, Store, StoreError, Submission};
 use tokio::sync::Notify;
 
 use crate::{CountingEntropy, Wrap, Wrapped};
@@ -16,6 +18,7 @@ pub type LentStore = Wrapped<MemoryStore, Lent>;
 #[derive(Debug, Default)]
 pub struct Lent {
     is_away: AtomicBool,
+    is_suspended: AtomicBool,
     is_elsewhere: AtomicBool,
     /// Guards what becomes of the next answer about documents that were put.
     next: Mutex<NextDocuments>,
@@ -46,6 +49,12 @@ impl LentStore {
         self.wrap.is_away.store(is_away, Ordering::Release);
     }
 
+    /// From now on its database takes no writes, or takes them again: a lease is taken and its answer refused, and what
+    /// ends leases is refused.
+    pub fn suspend(&self, is_suspended: bool) {
+        self.wrap.is_suspended.store(is_suspended, Ordering::Release);
+    }
+
     /// From now on another node keeps all its queues.
     pub fn set_elsewhere(&self) {
         self.wrap.is_elsewhere.store(true, Ordering::Release);
@@ -70,8 +79,39 @@ impl LentStore {
     }
 }
 
+fn takes_no_writes() -> StoreError {
+    StoreError::Unavailable { cause: "the database takes no writes".to_owned() }
+}
+
+/// A gate that is never opened for what waits at it.
+struct Suspended;
+
+impl Gate for Suspended {
+    fn poll_open(&self, _turn: u64, _cx: &mut Context<'_>) -> Poll<Result<(), StoreError>> {
+        Poll::Ready(Err(takes_no_writes()))
+    }
+}
+
+/// A step that was taken, and whose answer is refused.
+fn refused_late(mut taken: Submission) -> Submission {
+    match Pin::new(&mut taken).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(Ok(outcome)) => Submission::applied(outcome, BatchNumber(1), Arc::new(Suspended)),
+        Poll::Ready(refused) => Submission::settled(refused),
+        Poll::Pending => panic!("a store in memory answers at once"),
+    }
+}
+
 impl<S: Store> Wrap<S> for Lent {
     fn step(&self, store: &S, now: Timestamp, command: &Command) -> Submission {
+        if self.is_suspended.load(Ordering::Acquire) {
+            match command {
+                Command::Lease(_) => return refused_late(store.step(now, command)),
+                Command::Ack(_) | Command::Release(_) | Command::Withdraw(_) => {
+                    return Submission::settled(Err(takes_no_writes()));
+                }
+                _ => {}
+            }
+        }
         if !matches!(command, Command::PutDocuments(_)) {
             return store.step(now, command);
         }

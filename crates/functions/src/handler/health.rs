@@ -84,6 +84,7 @@ impl Handler {
         body: &Bytes,
         within: Duration,
     ) -> Result<Answer, Unanswered> {
+        let begun = Instant::now();
         let mut unreached: Option<Instant> = None;
         loop {
             let life = self.life().await.ok_or(Unanswered::Gone)?;
@@ -97,6 +98,10 @@ impl Handler {
                 Err(error) => error,
             };
             if error.is_out_of_time() {
+                // A handler that is busy with other runs leaves connections standing. This run has not begun.
+                if error.is_unreached() && begun.elapsed() < within {
+                    continue;
+                }
                 self.end(life).await;
                 return Err(Unanswered::TimedOut);
             }
@@ -161,7 +166,7 @@ mod tests {
     use std::net::Ipv4Addr;
     use std::sync::Arc;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::net::TcpListener;
+    use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
     const LONG: Duration = Duration::from_secs(60);
 
@@ -212,6 +217,44 @@ mod tests {
         let answer = ask(&handler, LONG).await;
         assert!(matches!(answer, Err(Unanswered::Failed(ClientError::Refused { .. }))), "{answer:?}");
         assert!((REACHED_WITHIN..LONG).contains(&begun.elapsed()), "{:?}", begun.elapsed());
+    }
+
+    #[tokio::test]
+    async fn a_handler_that_is_busy_with_other_runs_is_asked_when_it_takes_connections_again() {
+        let socket = TcpSocket::new_v4().expect("the machine has sockets");
+        socket.bind((Ipv4Addr::LOCALHOST, 0).into()).expect("a port is free");
+        let listener = socket.listen(1).expect("a bound socket can listen");
+        let address = listener.local_addr().expect("a bound socket has an address");
+        let connect = || tokio::time::timeout(Duration::from_millis(100), TcpStream::connect(address));
+        let mut others = Vec::new();
+        while let Ok(connected) = connect().await {
+            others.push(connected.expect("a connection is refused or stands"));
+        }
+        let life = Life { number: 1, port: address.port() };
+        let (_told, health) = watch::channel(Health::Answers(life));
+        let (overdue, is_overdue) = watch::channel(0);
+        let connect_within = Duration::from_millis(50);
+        let client = Client::new(ClientSettings { connect_within, ..ClientSettings::default() });
+        let handler = Handler::new(client, health, overdue);
+        let asking = tokio::spawn(async move { ask(&handler, LONG).await });
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        assert!(!asking.is_finished() && *is_overdue.borrow() == 0, "a run that has not begun took too long");
+        let answered = async {
+            loop {
+                let (mut stream, _) = listener.accept().await.expect("connections stand in the queue");
+                tokio::spawn(async move {
+                    let mut bytes = [0; 1_024];
+                    if stream.read(&mut bytes).await.is_ok_and(|read| read > 0) {
+                        let reply = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+                        stream.write_all(reply).await.expect("the run reads its reply");
+                    }
+                });
+            }
+        };
+        tokio::select! {
+            () = answered => {}
+            asked = asking => assert!(asked.expect("the run's task does not panic").is_ok()),
+        }
     }
 
     #[tokio::test]

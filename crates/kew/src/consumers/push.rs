@@ -265,7 +265,8 @@ fn tell(log: Log, upkeep: &dyn Reports, notice: &Notice) {
         }
         Notice::SettleFailed(queue, error) => {
             let fields = [("queue", &*queue.name), ("cause", &*error.to_string())];
-            let line = "the verdict on a batch could not be written; it comes again after the next start";
+            let line =
+                "the verdict on a batch could not be written yet; until it can, its messages stay in flight";
             log.tell(Level::Error, line, &fields);
             upkeep.failed(Work::Push, &format!("settling a batch of {}: {error}", queue.name));
         }

@@ -348,3 +348,40 @@ async fn lane_of_a_queue_whose_shard_leaves_this_node_ends() {
     engine.shard_left(|_| true);
     until("the lane's end", || dispatcher.circuits.count() == 0).await;
 }
+
+#[tokio::test]
+async fn what_was_leased_while_the_store_took_no_writes_is_brought_when_it_takes_them_again() {
+    let store = LentStore::new();
+    let entropy = Arc::new(CountingEntropy::default());
+    let engine = start_engine(&TestStore::of(Arc::clone(&store) as _), entropy, Options::default()).await;
+    let (dispatcher, hook) = (TestDispatcher::over(engine, 256), Hook::open().await);
+    let queue = dispatcher.queue("a", Some(&to(&hook))).await;
+    store.suspend(true);
+    dispatcher.send(queue, texts(2)).await;
+    let is_refused =
+        |notice: &Notice| matches!(notice, Notice::LeaseFailed(_, EngineError::Unavailable { .. }));
+    until("a lease whose answer is refused", || dispatcher.notices.lock().iter().any(is_refused)).await;
+    dispatcher.until_holds(queue, (0, 2, 0)).await;
+    assert!(hook.messages().is_empty(), "{:?}", hook.messages());
+    store.suspend(false);
+    dispatcher.until_holds(queue, (0, 0, 0)).await;
+    assert!(hook.messages().iter().all(|(_, attempts)| *attempts == 1), "{:?}", hook.messages());
+}
+
+#[tokio::test]
+async fn batch_that_the_store_cannot_settle_for_long_is_settled_in_the_end() {
+    let store = LentStore::new();
+    let entropy = Arc::new(CountingEntropy::default());
+    let engine = start_engine(&TestStore::of(Arc::clone(&store) as _), entropy, Options::default()).await;
+    let (dispatcher, hook) = (TestDispatcher::over(engine, 256), Hook::gated().await);
+    let queue = dispatcher.queue("a", Some(&to(&hook))).await;
+    dispatcher.send(queue, texts(1)).await;
+    hook.until(1).await;
+    store.suspend(true);
+    hook.let_through(1);
+    let is_told = |notice: &Notice| matches!(notice, Notice::SettleFailed(..));
+    until("a verdict that is late", || dispatcher.notices.lock().iter().any(is_told)).await;
+    store.suspend(false);
+    dispatcher.until_holds(queue, (0, 0, 0)).await;
+    assert_eq!(hook.messages().len(), 1, "it was acknowledged");
+}
