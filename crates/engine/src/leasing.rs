@@ -19,7 +19,7 @@ use crate::{Engine, EngineError, answers};
 
 /// A lease that was refused when it was to be answered.
 #[derive(Debug)]
-pub struct Unanswered {
+pub struct UnansweredLease {
     /// Why.
     pub error: EngineError,
     /// What was leased nevertheless: it may last, and then it is their owner's to end it.
@@ -43,8 +43,8 @@ impl Engine {
     }
 
     /// The same for an owner, whose leases nothing ends by itself. Only of a queue that is kept here, and nothing of
-    /// another: nobody would end a lease whose answer was lost on its way.
-    pub async fn lease_as_owner(&self, mut lease: Lease) -> Result<Vec<Leased>, Unanswered> {
+    /// another: a lease whose answer was lost on its way would never end.
+    pub async fn lease_as_owner(&self, mut lease: Lease) -> Result<Vec<Leased>, UnansweredLease> {
         let queue = lease.queue;
         if !self.store.keeps(queue) {
             return Ok(Vec::new());
@@ -54,7 +54,7 @@ impl Engine {
         let submission = self.attempt(&mut self.pass(), queue, &Command::Lease(lease));
         let taken = answers::receipts(&submission);
         let answer = self.limited(queue, over_limit, self.committing(queue, submission, abandon).await);
-        self.leased(queue, answer).map_err(|error| Unanswered { error, taken })
+        self.leased(queue, answer).map_err(|error| UnansweredLease { error, taken })
     }
 
     /// Claims what is there now, or waits for it up to `wait`, for an asker who has room for whatever there is.

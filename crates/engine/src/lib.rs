@@ -45,7 +45,7 @@ pub use commands::Settled;
 pub use engine::Engine;
 pub use error::EngineError;
 pub use expiry::HeldExpiry;
-pub use leasing::Unanswered;
+pub use leasing::UnansweredLease;
 pub use notice::Notice;
 pub use options::Options;
 pub use pace::Pace;

@@ -13,7 +13,7 @@ use kew_core::command::{FirstMessage, Lease, OverLimit, Withdraw};
 use kew_core::event::Tag;
 use kew_core::outcome::Leased;
 use kew_core::{LeaseTerms, LeaseToken, Queue, QueueId, QueueKey, Return, Timestamp};
-use kew_engine::{Busy, EngineError, MessageWatch, Unanswered};
+use kew_engine::{Busy, EngineError, MessageWatch, UnansweredLease};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -281,7 +281,7 @@ impl Lane {
                 return false;
             }
             Ok(messages) => messages,
-            Err(Unanswered { error, taken }) => {
+            Err(UnansweredLease { error, taken }) => {
                 (self.shared.settings.notices)(Notice::LeaseFailed(known.queue.key.clone(), error));
                 self.store_rests_until = Some(Instant::now() + PAUSE_OF_STORE);
                 self.unanswered.extend(taken);
@@ -306,7 +306,7 @@ impl Lane {
         true
     }
 
-    /// Withdraws leases that were taken and not answered, as soon as their store takes that, whoever owns it by then.
+    /// Withdraws leases that were taken and not answered, as soon as their store takes that, at a new owner too.
     async fn give_unanswered_back(&mut self) {
         if self.closing {
             // The next start ends all leases of this process.

@@ -20,7 +20,7 @@ use crate::notice::Notice;
 use crate::shared::Shared;
 use crate::verdict::{Verdict, judge};
 
-/// How often a step is tried that the store could not take, before that is told. It is tried on until the end of this
+/// How often a step is tried that the store could not take, before a notice of it. It is tried on until the end of this
 /// process.
 const TRIES: u32 = 8;
 /// The real time before the second try; it doubles.
@@ -157,7 +157,7 @@ impl Step {
 }
 
 /// Tries again while the store cannot be reached: a lease that stays open is open until the next start. At the end of
-/// this process it is tried no longer than until that would have been told.
+/// this process it is tried no more, once there was a notice of it.
 async fn persist(shared: &Shared, batch: &Batch, step: Option<Step>) -> Result<Vec<bool>, EngineError> {
     let Some(step) = step else { return Ok(Vec::new()) };
     let (mut tries, mut rest) = (1, REST);

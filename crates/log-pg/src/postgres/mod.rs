@@ -45,8 +45,8 @@ const LOOK_FOR_CLIENT: &str = "SET client_connection_check_interval = '2s'";
 /// A client that vanished in a transaction would hold the shard's row locked, and no other node could take it.
 const NO_IDLE_TRANSACTION: &str = "SET idle_in_transaction_session_timeout = '2s'";
 
-/// The function of the server whose warning says that a commit is on this server, and that nobody waits any longer for
-/// the standby to have it: an operator has cancelled the wait. Texts of warnings are translated, this is not.
+/// The function of the server whose warning says that a commit is on this server and may not be on the standby: an
+/// operator has cancelled the wait for that. Texts of warnings are translated, this is not.
 const WAITS_FOR_STANDBY: &str = "SyncRepWaitForLSN";
 
 /// Statements that are kept prepared on a connection: a few for each file that is in use.

@@ -247,7 +247,9 @@ mod tests {
         };
         assert_eq!(policy(8_192).len(), 8_192);
         assert!(read_one("Policy", &policy(8_192), STANDARD).is_ok());
-        for text in [policy(8_193).as_str(), "{}", "[]", "{", "\"{}\"", &"[".repeat(8_000)] {
+        let expected = "Submitted policy is over max allowed size.".to_owned();
+        assert_eq!(fault("Policy", &policy(8_193), STANDARD), (Code::OverLimit, expected));
+        for text in ["{}", "[]", "{", "\"{}\"", &"[".repeat(8_000)] {
             let expected = "Invalid value for the parameter Policy.".to_owned();
             assert_eq!(fault("Policy", text, STANDARD), (Code::InvalidAttributeValue, expected));
         }

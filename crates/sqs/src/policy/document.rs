@@ -111,6 +111,27 @@ impl Document {
     }
 }
 
+/// What a text has more of than a policy may have, as the service words it.
+pub(super) fn over_limit(text: &str) -> Option<String> {
+    if text.len() > TEXT_BYTES_MAX {
+        return Some("Submitted policy is over max allowed size.".to_owned());
+    }
+    let policy: Value = serde_json::from_str(text).ok()?;
+    let statements = policy.get("Statement")?.as_array().map(Vec::as_slice);
+    let statements = statements.unwrap_or_else(|| std::slice::from_ref(&policy["Statement"]));
+    if statements.len() > STATEMENTS_MAX {
+        let (found, max) = (statements.len(), STATEMENTS_MAX);
+        return Some(format!("{found} statements were found in the submitted policy, max allowed is {max}"));
+    }
+    let actions =
+        statements.iter().flat_map(|statement| [statement.get("Action"), statement.get("NotAction")]);
+    let found =
+        actions.flatten().filter_map(Value::as_array).map(Vec::len).find(|found| *found > ACTIONS_MAX)?;
+    Some(format!(
+        "{found} actions were found in a statement from the submitted policy, max allowed is {ACTIONS_MAX}"
+    ))
+}
+
 fn read_statement(statement: Value, labels: &mut Vec<String>) -> Result<Statement, Fault> {
     let Value::Object(mut members) = statement else { return Err("a statement is not an object") };
     match members.remove("Sid") {
@@ -295,6 +316,29 @@ mod tests {
             with("Condition", json!({ "Bool": { "aws:SecureTransport": [true] } })),
         ] {
             assert!(read(&policy).is_ok(), "{policy}: {:?}", read(&policy));
+        }
+    }
+
+    #[test]
+    fn policy_over_a_limit_is_told_which() {
+        let over = |policy: &Value| over_limit(&policy.to_string());
+        let of = |statements: usize| json!({ "Statement": vec![statement(); statements] });
+        let acting = |actions: usize| {
+            let mut statement = statement();
+            statement["Action"] = json!(vec!["sqs:*"; actions]);
+            statement
+        };
+        assert_eq!((over(&of(20)), over(&json!({ "Statement": acting(7) }))), (None, None));
+        let said = "21 statements were found in the submitted policy, max allowed is 20";
+        assert_eq!(over(&of(21)).as_deref(), Some(said));
+        let said = "8 actions were found in a statement from the submitted policy, max allowed is 7";
+        for policy in [json!({ "Statement": acting(8) }), json!({ "Statement": [statement(), acting(8)] })] {
+            assert_eq!(over(&policy).as_deref(), Some(said), "{policy}");
+        }
+        let long = "x".repeat(TEXT_BYTES_MAX + 1);
+        assert_eq!(over_limit(&long).as_deref(), Some("Submitted policy is over max allowed size."));
+        for other in ["", "{", "[]", "{}", "7", r#"{"Statement":7}"#, r#"{"Statement":[7]}"#] {
+            assert_eq!(over_limit(other), None, "{other}");
         }
     }
 

@@ -29,6 +29,9 @@ pub(crate) use facts::Facts;
 
 /// Refuses a text that is no policy. An empty one takes the policy away, and is not asked about here.
 pub(crate) fn check(text: &str) -> Result<(), WireError> {
+    if let Some(text) = document::over_limit(text) {
+        return Err(WireError::new(Code::OverLimit).saying(text));
+    }
     Document::read(text.as_bytes()).map(drop).map_err(|_| {
         let text = "Invalid value for the parameter Policy.";
         WireError::new(Code::InvalidAttributeValue).saying(text)

@@ -26,8 +26,10 @@ use crate::error::LogError;
 use crate::journal::{Address, Checksums, FRAME_HEADER_BYTES, Segment, read_chunk};
 use crate::store::LogStore;
 
-/// Messages looked up under one hold of the writer's lock.
-const PAGE: usize = 4_096;
+/// The fewest messages that are looked up under one hold of the writer's lock. All of a queue are looked at for it.
+const PAGE_MIN: u64 = 4_096;
+/// A queue has at most this many pages, so that a large one is not looked at once more for every few of its messages.
+const PAGES: u64 = 64;
 const READ_AHEAD: u64 = 128 << 10;
 
 /// What an export wrote.
@@ -236,7 +238,8 @@ struct Page {
 impl Page {
     fn take(store: &LogStore, queue: QueueId, after: Sequence) -> Result<Self, LogError> {
         let mut ledger = store.inner.writer.lock();
-        let page = ledger.carried_after(queue, after, PAGE);
+        let max = PAGE_MIN.max(ledger.carried_messages(queue) / PAGES);
+        let page = ledger.carried_after(queue, after, usize::try_from(max).unwrap_or(usize::MAX));
         let unwritten = ledger.shelf.batch.start()..Address::SURVIVORS;
         let mut messages = Vec::with_capacity(page.len());
         for carried in page {

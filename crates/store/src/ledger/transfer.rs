@@ -119,6 +119,11 @@ impl<S: Shelf> Ledger<S> {
         queues
     }
 
+    /// How many messages a queue holds.
+    pub fn carried_messages(&self, queue: QueueId) -> u64 {
+        self.books.get(&queue).map_or(0, Book::stored)
+    }
+
     /// The next messages of a queue after one, in the order of sends, at most `max`. Looks at every message.
     pub fn carried_after(&self, queue: QueueId, after: Sequence, max: usize) -> Vec<Carried> {
         let Some(book) = self.books.get(&queue) else { return Vec::new() };
