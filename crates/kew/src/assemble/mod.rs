@@ -58,6 +58,8 @@ const CONNECTIONS_MIN: u64 = 16;
 const CONNECTIONS_MAX: u64 = 100_000;
 /// How long the last look may take.
 const LAST_LOOK: std::time::Duration = std::time::Duration::from_secs(1);
+/// How long a node of a fleet keeps its shards for the sake of batches under way, when it is told to stop.
+const BATCHES_BEFORE_HAND_OVER: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// A server that runs.
 pub struct Server {
@@ -187,11 +189,13 @@ impl Server {
     /// end.
     pub fn stop(self) -> Result<(), String> {
         let served = self.board.stopping();
-        // Requests are served meanwhile, by the nodes that keep the shards from then on.
+        self.pushes.begin_to_stop();
         if let Some(end) = self.fleet_end {
+            // The next owner of a shard brings again what is under way here.
+            self.pushes.wait(BATCHES_BEFORE_HAND_OVER);
+            // Requests are served meanwhile, by the nodes that keep the shards from then on.
             end.hand_over();
         }
-        self.pushes.begin_to_stop();
         self.drain.close();
         self.running.shut_down();
         let pushed = self.pushes.join();

@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::{Arc, OnceLock, mpsc};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use kew_console::{PushAttempt, PushCircuit, UpkeepReport};
 use kew_core::{Entropy, QueueKey, Reports, Work};
@@ -20,6 +21,9 @@ use crate::consumers::workers;
 use crate::log::{Level, Log};
 use crate::machine::SystemClock;
 use crate::telemetry::Exporter;
+
+/// How often who waits for the end of batches looks.
+const LOOKS_EVERY: Duration = Duration::from_millis(10);
 
 /// Push consumers that are served.
 pub struct Pushes {
@@ -85,6 +89,14 @@ impl Pushes {
     /// Takes no new batches from now on.
     pub fn begin_to_stop(&self) {
         self.stop.close();
+    }
+
+    /// Waits until the batches under way have ended, this long at most.
+    pub fn wait(&self, most: Duration) {
+        let begun = Instant::now();
+        while !self.thread.is_finished() && begun.elapsed() < most {
+            std::thread::sleep(LOOKS_EVERY);
+        }
     }
 
     /// Waits until the batches under way have ended, within bounds.

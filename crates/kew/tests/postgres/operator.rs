@@ -1,5 +1,6 @@
 //! What an operator sees of a fleet and does to it, through any node.
 
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -248,12 +249,8 @@ fn cloudflare(node: &Node, path: &str, body: &Value) -> Value {
     reply["result"].clone()
 }
 
-#[test]
-fn message_that_a_killed_node_held_for_a_webhook_says_that_another_took_its_place() {
-    let server = PgServer::start(&["fsync=off"]).expect("PostgreSQL starts");
-    let url = server.database().expect("the server makes databases");
-    let mut nodes = fleet(&url);
-    let (webhook, requests) = silent_webhook();
+/// A push consumer of a new queue, a message in it, and the place of the node that brings it.
+fn pushed_message(nodes: &[Node; 3], webhook: SocketAddr) -> usize {
     let made = cloudflare(&nodes[0], "", &json!({ "queue_name": "orders" }));
     let queue = made["queue_id"].as_str().expect("a queue has an id");
     let consumer = json!({
@@ -263,13 +260,41 @@ fn message_that_a_killed_node_held_for_a_webhook_says_that_another_took_its_plac
     });
     cloudflare(&nodes[0], &format!("/{queue}/consumers"), &consumer);
     cloudflare(&nodes[0], &format!("/{queue}/messages"), &json!({ "body": "m", "content_type": "text" }));
+    let shard = nodes[0].shows("/queues/orders")["shard"].as_u64().expect("a queue is in a shard");
+    let owner = owners(&nodes[0])[usize::try_from(shard).expect("a store has few shards")].clone();
+    NAMES.iter().position(|name| *name == owner).expect("every shard is owned by one of three nodes")
+}
+
+#[test]
+fn batch_under_way_at_a_node_that_ends_in_order_is_brought_once() {
+    let server = PgServer::start(&["fsync=off"]).expect("PostgreSQL starts");
+    let url = server.database().expect("the server makes databases");
+    let mut nodes = fleet(&url);
+    let (webhook, requests) = silent_webhook();
+    let ends = pushed_message(&nodes, webhook);
+    let mut request = requests.recv_timeout(Duration::from_secs(30)).expect("the webhook is asked");
+    nodes[ends].signal("TERM");
+    std::thread::sleep(Duration::from_secs(3));
+    let mut bytes = [0; 4_096];
+    assert!(request.read(&mut bytes).expect("the request is there") > 0);
+    request.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").expect("the node waits for its reply");
+    assert_eq!(nodes[ends].exit_code(), Some(0), "{}", nodes[ends].errors());
+    let other = &nodes[(ends + 1) % 3];
+    until("the message is gone", || other.shows("/queues/orders")["in_flight"] == 0);
+    assert_eq!(other.shows("/queues/orders")["visible"], 0);
+    assert!(requests.recv_timeout(Duration::from_secs(2)).is_err(), "it was brought again");
+}
+
+#[test]
+fn message_that_a_killed_node_held_for_a_webhook_says_that_another_took_its_place() {
+    let server = PgServer::start(&["fsync=off"]).expect("PostgreSQL starts");
+    let url = server.database().expect("the server makes databases");
+    let mut nodes = fleet(&url);
+    let (webhook, requests) = silent_webhook();
+    let killed = pushed_message(&nodes, webhook);
     let first = requests.recv_timeout(Duration::from_secs(30)).expect("the webhook is asked");
     let page = nodes[1].shows("/queues/orders/messages");
     let id = page["messages"][0]["id"].as_str().expect("the queue holds the message").to_owned();
-    let shard = nodes[0].shows("/queues/orders")["shard"].as_u64().expect("a queue is in a shard");
-    let owner = owners(&nodes[0])[usize::try_from(shard).expect("a store has few shards")].clone();
-    let killed =
-        NAMES.iter().position(|name| *name == owner).expect("every shard is owned by one of three nodes");
     nodes[killed].kill();
     let second = requests.recv_timeout(Duration::from_secs(30)).expect("the next owner asks it again");
     let expected = "The server that held its lease ended, or another node took its place.";
