@@ -23,6 +23,8 @@ const ROOM_WITHIN: Duration = Duration::from_secs(15);
 const PART_OF_ONE: usize = 8;
 /// Small replies have this part of everything beyond it: with 128 MiB, more than a usual reply may stick out.
 const PART_FOR_SMALL: usize = 4;
+/// Bytes of replies from which their maximum is kept. Below, each reply costs no more than counting it.
+const NOTED_FROM: usize = 1 << 20;
 
 /// The replies of all listeners that share it.
 #[derive(Clone, Debug)]
@@ -32,6 +34,8 @@ pub struct Replies(Arc<All>);
 struct All {
     bytes_max: usize,
     held: AtomicUsize,
+    /// The maximum of `held` since it was last asked for, if that was large.
+    most: AtomicUsize,
     refused: AtomicU64,
     /// Those who wait, in order.
     freed: Notify,
@@ -60,14 +64,19 @@ struct Own {
 impl Replies {
     /// Maximum bytes of replies that are kept, and one more reply; a quarter more for small ones.
     pub fn new(bytes_max: usize) -> Self {
-        let (held, refused) = (AtomicUsize::new(0), AtomicU64::new(0));
+        let (held, most, refused) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicU64::new(0));
         let (freed, freed_for_small) = (Notify::new(), Notify::new());
-        Self(Arc::new(All { bytes_max, held, refused, freed, freed_for_small }))
+        Self(Arc::new(All { bytes_max, held, most, refused, freed, freed_for_small }))
     }
 
     /// Bytes of replies that clients have not taken yet.
     pub fn held(&self) -> usize {
         self.0.held.load(Ordering::Relaxed)
+    }
+
+    /// The maximum of what was held since this was last called; 0 where it was not large.
+    pub(crate) fn take_most(&self) -> usize {
+        self.0.most.swap(0, Ordering::Relaxed)
     }
 
     /// How many requests have waited for room in vain.
@@ -227,7 +236,10 @@ impl kew_core::Room for Own {
 
     fn take(&self, bytes: usize) {
         self.held.fetch_add(bytes, Ordering::Relaxed);
-        self.all.0.held.fetch_add(bytes, Ordering::Relaxed);
+        let held = self.all.0.held.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        if held >= NOTED_FROM {
+            self.all.0.most.fetch_max(held, Ordering::Relaxed);
+        }
     }
 
     fn give_back(&self, bytes: usize) {

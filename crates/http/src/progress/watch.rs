@@ -84,7 +84,7 @@ impl Watch {
         let mut left = LeftMemory::default();
         loop {
             ticks.tick().await;
-            left.look(self.replies.held());
+            left.look(self.replies.take_most(), self.replies.held());
             let mut first = 0;
             while self.look(first, Instant::now()) {
                 first += AT_ONCE;
@@ -124,9 +124,10 @@ struct LeftMemory {
 }
 
 impl LeftMemory {
-    /// Takes up how much replies hold, and asks for a piece in the looks after that has become much less.
-    fn look(&mut self, held: usize) {
-        if std::mem::replace(&mut self.held, held) >= held + LARGE_PIECE {
+    /// Takes up the most that replies held since the last look, and what they hold now. Asks for a piece in the looks
+    /// after that has become much less, were it between two looks.
+    fn look(&mut self, most: usize, held: usize) {
+        if std::mem::replace(&mut self.held, held).max(most) >= held + LARGE_PIECE {
             self.looks = LOOKS_AFTER;
         }
         if self.looks > 0 {
@@ -259,6 +260,24 @@ mod tests {
             each_second(&watched.pulse);
         }
         (2_000, Overdue::Nothing)
+    }
+
+    #[test]
+    fn memory_of_replies_that_came_and_went_between_two_looks_is_given_back() {
+        let replies = Replies::new(80 << 20);
+        let mut left = LeftMemory::default();
+        let mut look = || {
+            left.look(replies.take_most(), replies.held());
+            left.looks
+        };
+        drop(replies.of_connection().take(LARGE_PIECE - 1));
+        assert_eq!(look(), 0, "little is left");
+        drop(replies.of_connection().take(LARGE_PIECE));
+        assert_eq!([look(), look()], [LOOKS_AFTER - 1, LOOKS_AFTER - 2]);
+        let kept = replies.of_connection().take(LARGE_PIECE);
+        assert_eq!(look(), LOOKS_AFTER - 3, "it is held still");
+        drop(kept);
+        assert_eq!(look(), LOOKS_AFTER - 1, "what was held at the last look has gone");
     }
 
     #[test]
