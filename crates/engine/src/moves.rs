@@ -184,7 +184,8 @@ impl Steps<'_> {
         let next = |cx: &mut std::task::Context<'_>| {
             for place in 0..self.under_way.len() {
                 if let Poll::Ready(answer) = Pin::new(&mut self.under_way[place].answer).poll(cx) {
-                    let Step { task, begun, .. } = self.under_way.swap_remove(place);
+                    // The others keep their order, the oldest first: none is left behind steps that end at once.
+                    let Step { task, begun, .. } = self.under_way.remove(place);
                     return Poll::Ready((task, begun, answer));
                 }
             }

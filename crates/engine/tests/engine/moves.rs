@@ -1,6 +1,6 @@
 //! Move tasks: pace, cancelling, going on after a restart, and waking those who wait for what they move.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -157,6 +157,54 @@ async fn two_tasks_run_side_by_side() {
     bench.advance(seconds(2)).await;
     assert_eq!(bench.engine.counts(target).await.map(|counts| counts.visible), Ok(60));
     bench.engine.shutdown();
+}
+
+/// Each queue has a shard of its own; notes of which tasks steps were taken.
+#[derive(Default)]
+struct ShardEach(Mutex<Vec<u64>>);
+
+impl Wrap<MemoryStore> for ShardEach {
+    fn step(&self, store: &MemoryStore, now: Timestamp, command: &Command) -> Submission {
+        if let Command::ContinueMove(next) = command {
+            self.0.lock().expect("no other test panics here").push(next.task.0);
+        }
+        store.step(now, command)
+    }
+
+    fn shard_of(&self, _store: &MemoryStore, queue: QueueId) -> ShardId {
+        ShardId(u16::try_from(queue.0).expect("the first queues have small numbers"))
+    }
+}
+
+#[tokio::test]
+async fn tasks_of_three_shards_whose_steps_end_at_once_take_them_in_turn() {
+    let memory = MemoryStore::new(Arc::new(Dice(AtomicU64::new(1))));
+    let store = Arc::new(Wrapped { store: memory, wrap: ShardEach::default() });
+    let (hands, dice) = (Arc::new(Hands(AtomicU64::new(1_000))), Arc::new(Dice(AtomicU64::new(1 << 40))));
+    let started = Engine::start(Arc::clone(&store) as _, hands, dice, Options::default()).await;
+    let engine = started.expect("the engine starts");
+    let mut tasks = Vec::new();
+    let target = CreateQueue { key: key("target"), policy: Policy::standard(), documents: Vec::new() };
+    engine.create_queue(target).await.expect("the queue is new");
+    for name in ["a", "b", "c"] {
+        let create = CreateQueue { key: key(name), policy: Policy::standard(), documents: Vec::new() };
+        let queue = engine.create_queue(create).await.expect("the queue is new").id;
+        for _ in 0..350 {
+            let messages = vec![NewMessage::text(engine.message_id(), "hello")];
+            let send = Send { queue, messages, receipts: FirstReceipts::Untold };
+            engine.send(send).await.expect("the send is valid");
+        }
+        tasks.push(engine.start_move(start(queue, None)).await.expect("the move task starts").id.0);
+    }
+    let driver = tokio::spawn({
+        let engine = Arc::clone(&engine);
+        async move { engine.run_moves().await }
+    });
+    rest().await;
+    let steps = store.wrap.0.lock().expect("no other test panics here").clone();
+    assert_eq!(steps, tasks.repeat(4), "each in turn");
+    engine.shutdown();
+    driver.await.expect("the driver ends with the engine");
 }
 
 /// One queue has a shard of its own, and the steps of one task are answered when they are let through.

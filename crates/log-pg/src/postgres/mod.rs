@@ -49,6 +49,9 @@ const NO_IDLE_TRANSACTION: &str = "SET idle_in_transaction_session_timeout = '2s
 /// operator has cancelled the wait for that. Texts of warnings are translated, this is not.
 const WAITS_FOR_STANDBY: &str = "SyncRepWaitForLSN";
 
+/// The role or the database may be set to send errors only: then that warning would not come.
+const TELL_WARNINGS: &str = "SET client_min_messages = 'warning'";
+
 /// Statements that are kept prepared on a connection: a few for each file that is in use.
 const PREPARED_MAX: usize = 100;
 
@@ -167,7 +170,8 @@ impl Connection {
             }
         });
         let connection = Self { client, prepared: HashMap::new(), uses: 0, task: task.abort_handle() };
-        connection.client.batch_execute(&format!("{NO_IDLE_TRANSACTION}; {READ_COMMITTED}")).await?;
+        let settings = [NO_IDLE_TRANSACTION, READ_COMMITTED, TELL_WARNINGS].join("; ");
+        connection.client.batch_execute(&settings).await?;
         // Not every server can: then a statement that was given up stays there until it ends by itself.
         let _can = connection.client.batch_execute(LOOK_FOR_CLIENT).await;
         Ok(connection)

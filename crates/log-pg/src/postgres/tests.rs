@@ -260,6 +260,8 @@ fn commit_whose_wait_for_the_standby_is_cancelled_is_not_known_to_be_done() {
     let server = PgServer::start(&["fsync=off"]).unwrap();
     let url = server.database().unwrap();
     let database = name_in(&url);
+    let quiet = format!("ALTER DATABASE {database} SET client_min_messages = 'error'");
+    server.psql(database, &quiet).unwrap();
     let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
     let cancel = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
     let standby = |name: &str| {
