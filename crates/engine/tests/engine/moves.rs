@@ -1,7 +1,7 @@
 //! Move tasks: pace, cancelling, going on after a restart, and waking those who wait for what they move.
 
-use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use kew_core::command::{CreateQueue, FirstReceipts, ListMoves, Send, StartMove};

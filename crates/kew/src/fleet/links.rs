@@ -3,8 +3,8 @@
 use std::sync::{Arc, OnceLock, Weak};
 
 use bytes::Bytes;
-use kew_core::ShardCount;
 use kew_fleet::{CUT_OFF_AFTER, Carried, Carrier, Fleet, Lost, NodeId};
+use kew_log_pg::PgNode;
 use kew_peer::link::{Link, LinkError, Peers, Serve, Serving};
 use kew_peer::wire::{decode, encode};
 use kew_peer::{Refusal, Request, Response};
@@ -15,12 +15,15 @@ use super::shares::Shares;
 /// The links of this node.
 pub(super) struct Links {
     peers: Peers,
+    /// Says in which database a shard lies.
+    node: PgNode,
     shares: Shares,
 }
 
 impl Links {
-    pub fn new(peers: Peers, shards: ShardCount) -> Self {
-        Self { peers, shares: Shares::of(shards) }
+    pub fn new(peers: Peers, node: PgNode) -> Self {
+        let shares = Shares::of(node.shards(), node.databases());
+        Self { peers, node, shares }
     }
 
     pub fn peers(&self) -> &Peers {
@@ -33,7 +36,9 @@ impl Carrier for Links {
         let (peers, id) = (self.peers.clone(), kew_peer::link::NodeId::new(&node.0));
         let encoded = Bytes::from(encode(&request));
         let share = match &request {
-            Request::Step { shard, .. } => Some(self.shares.take(*shard, encoded.len())),
+            Request::Step { shard, .. } => {
+                Some(self.shares.take(*shard, &|shard| self.node.database_of(shard), encoded.len()))
+            }
             _ => None,
         };
         Box::pin(async move {

@@ -128,7 +128,7 @@ pub fn join(
     }
     let node = joined.node;
     let answers = Arc::new(Answers::default());
-    let links = Arc::new(Links::new(peers(&node, &answers, entropy, tls.clone())?, node.shards()));
+    let links = Arc::new(Links::new(peers(&node, &answers, entropy, tls.clone())?, node.clone()));
     let home = Arc::new(PgHome::new(node.clone(), url.clone(), opens));
     let names = Arc::new(PgNames::new(node.clone(), Arc::clone(&home)));
     let id = NodeId(id.as_str().into());
