@@ -10,6 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use kew_core::ShardId;
@@ -17,7 +18,7 @@ use kew_core::ShardId;
 use super::files::{PgDisk, Shared, purpose};
 use super::{Home, PgNode, TAKE_MAX};
 use crate::PgError;
-use crate::database::within;
+use crate::database::{NO_ANSWER, within};
 use crate::driver::Driver;
 use crate::map::shard_id;
 use crate::postgres::{Arrival, Connection, FileRow, Key};
@@ -37,7 +38,9 @@ const MANY: u64 = 10_000;
 /// How often it is looked whether a move is still wanted.
 const LOOKS_EVERY: Duration = Duration::from_millis(500);
 /// How long it may take to copy the rest, while the shard is not served. It is kept where it is after that.
-const REST_MAX: Duration = Duration::from_secs(10);
+const REST_MAX: Duration = Duration::from_secs(30);
+/// Without an answer for this long, and at most twice as long, it is kept where it is too.
+const SILENCE_MAX: Duration = Duration::from_secs(5);
 /// How long dropping what was copied may take.
 const DROPS_WITHIN: Duration = Duration::from_secs(30);
 /// How often a step is tried whose outcome is not known.
@@ -74,6 +77,8 @@ struct Copying {
     copied: BTreeMap<i64, [Key; 2]>,
     /// Rows that were copied in this round.
     rows: u64,
+    /// Answers of either database to what takes long.
+    answers: Arc<AtomicU64>,
     /// `None` once the shard is not served any more: then nothing else is waited for.
     is_wanted: Option<IsWanted>,
 }
@@ -104,6 +109,7 @@ impl PgNode {
             number,
             copied: BTreeMap::new(),
             rows: 0,
+            answers: Arc::default(),
             is_wanted: Some(Arc::clone(&is_wanted)),
         };
         let copying = Arc::new(tokio::sync::Mutex::new(copying));
@@ -195,14 +201,22 @@ impl PgMove {
     /// is kept for this node for a moment. If that fails the shard is to be given up, and then this move.
     pub fn finish(&mut self) -> Result<(), PgError> {
         let (copying, disk) = (Arc::clone(&self.copying), Arc::clone(&self.disk));
-        let copied = self.driver.wait(within(REST_MAX, async move {
+        let copied = self.driver.wait(async move {
             let mut copying = copying.lock().await;
             copying.is_wanted = None;
-            copying.round(&disk).await?;
-            let files = copying.from.files_with_names(copying.shard).await?;
-            let arrival = copying.arrival;
-            copying.to.name_files(arrival, files).await
-        }));
+            let answers = Arc::clone(&copying.answers);
+            let copied = within(REST_MAX, async {
+                copying.round(&disk).await?;
+                let files = copying.from.files_with_names(copying.shard).await?;
+                let arrival = copying.arrival;
+                copying.to.name_files(arrival, files).await
+            });
+            tokio::select! {
+                biased;
+                copied = copied => copied,
+                () = silence(&answers) => Err(PgError::Unreachable(NO_ANSWER.to_owned())),
+            }
+        });
         copied.unwrap_or(Err(PgError::Closed))?;
         self.may_have_left = true;
         let _in_hand =
@@ -232,6 +246,18 @@ impl PgMove {
             while !connection.drop_arrived(arrival).await? {}
             Ok(())
         }));
+    }
+}
+
+/// Waits until nothing was answered for a while.
+async fn silence(answers: &AtomicU64) {
+    let mut before = answers.load(Ordering::Relaxed);
+    loop {
+        tokio::time::sleep(SILENCE_MAX).await;
+        let now = answers.load(Ordering::Relaxed);
+        if std::mem::replace(&mut before, now) == now {
+            return;
+        }
     }
 }
 
@@ -298,6 +324,7 @@ impl Copying {
         let mut newest = last;
         loop {
             let Some(page) = self.from.keys(table, after, KEYS).await? else { return Ok(()) };
+            self.answered();
             let Some(last) = page.last().map(|(key, _)| *key) else { break };
             // What is appended meanwhile is left to the next round: else this one might never end.
             let is_end = page.len() < KEYS as usize;
@@ -323,6 +350,10 @@ impl Copying {
         Ok(())
     }
 
+    fn answered(&self) {
+        self.answers.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// The keys of rows that were copied, behind one and up to another.
     async fn keys_there(
         &self,
@@ -333,6 +364,7 @@ impl Copying {
         let (mut there, mut after) = (BTreeSet::new(), after);
         loop {
             let page = self.to.keys(table, after, KEYS).await?;
+            self.answered();
             let page =
                 page.ok_or(PgError::Fenced { shard: self.arrival.shard, epoch: self.arrival.epoch })?;
             let Some((next, _)) = page.last().copied() else { return Ok(there) };
@@ -368,8 +400,10 @@ impl Copying {
             missing = rest;
             let keys: Vec<Key> = piece.iter().map(|(key, _)| *key).collect();
             let Some(rows) = self.from.rows(table, &keys).await? else { return Ok(()) };
+            self.answered();
             self.rows += rows.len() as u64;
             self.to.put_rows(self.arrival, table, rows, Vec::new()).await?;
+            self.answered();
             self.let_others_work(begun.elapsed()).await?;
         }
         Ok(())
@@ -384,5 +418,29 @@ impl Copying {
         }
         tokio::time::sleep(worked).await;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn databases_that_answer_now_and_then_are_not_silent() {
+        let answers = Arc::new(AtomicU64::new(0));
+        let silent = tokio::spawn({
+            let answers = Arc::clone(&answers);
+            async move { silence(&answers).await }
+        });
+        let begun = tokio::time::Instant::now();
+        for _ in 0..20 {
+            tokio::time::sleep(SILENCE_MAX - Duration::from_millis(1)).await;
+            answers.fetch_add(1, Ordering::Relaxed);
+        }
+        assert!(!silent.is_finished());
+        let last = begun.elapsed();
+        silent.await.expect("nothing panics");
+        let passed = begun.elapsed() - last;
+        assert!((SILENCE_MAX..=2 * SILENCE_MAX).contains(&passed), "{passed:?}");
     }
 }
