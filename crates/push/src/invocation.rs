@@ -25,6 +25,9 @@ use crate::verdict::Ending;
 /// asked, what does not may take minutes.
 const HELD_FOR: Duration = Duration::from_millis(500);
 
+/// How long a place among all batches under way is kept while the verdict of a batch is written, for the next one.
+const PLACE_KEPT_FOR: Duration = Duration::from_secs(1);
+
 /// What was leased.
 pub(crate) struct Invocation {
     pub(crate) consumer: Arc<Consumer>,
@@ -109,7 +112,20 @@ pub(crate) async fn run(
             note(&shared, &consumer, batch, (left_at, begun), (delivered, 0));
             break;
         }
-        let acked = settled(&shared, &consumer, batch, &delivered).await;
+        let acked = {
+            let mut settling = std::pin::pin!(settled(&shared, &consumer, batch, &delivered));
+            match tokio::time::timeout(PLACE_KEPT_FOR, &mut settling).await {
+                Ok(acked) => acked,
+                // Where a store takes no verdicts, batches of other stores go on.
+                Err(_elapsed) => {
+                    place.take();
+                    settling.await
+                }
+            }
+        };
+        if left > 0 && place.is_none() {
+            place = Some(shared.place().await);
+        }
         note(&shared, &consumer, batch, (left_at, begun), (delivered, acked));
     }
     finished
@@ -123,9 +139,7 @@ async fn hold_back(shared: &Shared, batches: &[Batch], finished: &mut Finished) 
     let cause = "this node may not answer for its store".to_owned();
     notices(Notice::LeaseFailed(finished.queue.clone(), EngineError::Unavailable { cause }));
     for batch in batches {
-        if let Err(error) = give_back(shared, batch).await {
-            notices(Notice::SettleFailed(batch.queue.clone(), error));
-        }
+        give_back(shared, batch).await;
         keep_apart(batch, batches, finished);
     }
 }
@@ -140,30 +154,20 @@ fn keep_apart(batch: &Batch, batches: &[Batch], finished: &mut Finished) {
 /// Nothing of these was heard of: they are as if they had never been leased.
 async fn withdraw_all(shared: &Shared, batches: &[Batch], delivered: &Delivered, finished: &mut Finished) {
     for batch in batches {
-        if let Err(error) = withdraw(shared, batch, delivered).await {
-            (shared.settings.notices)(Notice::SettleFailed(batch.queue.clone(), error));
-        }
+        withdraw(shared, batch, delivered).await;
         keep_apart(batch, batches, finished);
     }
 }
 
 /// Settles a batch, and says how many of its messages are done.
 async fn settled(shared: &Shared, consumer: &Consumer, batch: &Batch, delivered: &Delivered) -> u32 {
-    let notices = &shared.settings.notices;
-    match settle(shared, batch, delivered, consumer.retry_delay).await {
-        Ok(settled) => {
-            for leased in settled.given_up {
-                let (message, attempts) = (leased.message.id, leased.message.attempts);
-                let (queue, to) = (batch.queue.clone(), settled.to.clone());
-                notices(Notice::GivenUp { queue, message, attempts, to });
-            }
-            settled.acked
-        }
-        Err(error) => {
-            notices(Notice::SettleFailed(batch.queue.clone(), error));
-            0
-        }
+    let Ok(settled) = settle(shared, batch, delivered, consumer.retry_delay).await else { return 0 };
+    for leased in settled.given_up {
+        let (message, attempts) = (leased.message.id, leased.message.attempts);
+        let (queue, to) = (batch.queue.clone(), settled.to.clone());
+        (shared.settings.notices)(Notice::GivenUp { queue, message, attempts, to });
     }
+    settled.acked
 }
 
 /// Tells what came of a batch.

@@ -136,8 +136,11 @@ impl Lane {
                 }
                 Woken::TargetsChanged => None,
                 Woken::Rested => {
-                    self.store_rests_until = None;
-                    self.circuit.rested();
+                    let now = Instant::now();
+                    self.store_rests_until = self.store_rests_until.filter(|until| *until > now);
+                    if self.circuit.rests_until().is_some_and(|until| until <= now) {
+                        self.circuit.rested();
+                    }
                     None
                 }
                 Woken::Closing => {
@@ -336,7 +339,9 @@ impl Lane {
             Step::Wait(Some(at)) => Some(at),
             Step::Leave | Step::Wait(None) => None,
         };
-        let (engine, rests_until) = (&self.shared.engine, self.rests_until());
+        // What is to be given back does not wait for a target that cannot be reached.
+        let gives_back_at = self.store_rests_until.filter(|_| !self.unanswered.is_empty());
+        let (engine, rests_until) = (&self.shared.engine, gives_back_at.or(self.rests_until()));
         tokio::select! {
             biased;
             () = self.shared.stop.closing(), if !self.closing => Woken::Closing,

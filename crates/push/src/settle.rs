@@ -6,6 +6,7 @@
 //! A batch that did not reach its target is withdrawn: its messages are where they were before, and no attempt is
 //! counted.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use kew_core::command::{Ack, Release, Withdraw};
@@ -39,13 +40,17 @@ pub(crate) struct Settled<'a> {
     pub(crate) to: Option<QueueKey>,
 }
 
+/// A batch could not be settled. There was a notice of it.
+#[derive(Debug)]
+pub(crate) struct Unsettled;
+
 /// Settles a batch.
 pub(crate) async fn settle<'a>(
     shared: &Shared,
     batch: &'a Batch,
     delivered: &Delivered,
     retry_delay: Duration,
-) -> Result<Settled<'a>, EngineError> {
+) -> Result<Settled<'a>, Unsettled> {
     let Some(queue) = batch.messages.first().map(|leased| leased.message.queue) else {
         return Ok(Settled::default());
     };
@@ -73,7 +78,8 @@ pub(crate) async fn settle<'a>(
             entries: again,
         })),
     ];
-    let [acks, releases] = steps.map(|step| persist(shared, batch, step));
+    let settling = Settling::of(shared, batch);
+    let [acks, releases] = steps.map(|step| settling.persist(step));
     // Both are in the store before either is durable, so that they share a commit.
     let (acks, releases) = tokio::join!(acks, releases);
     let released = acks.and(releases)?;
@@ -112,29 +118,26 @@ fn way_out(engine: &Engine, queue: &Queue) -> Option<Option<QueueKey>> {
 }
 
 /// Withdraws the leases of a batch that did not reach its target.
-pub(crate) async fn withdraw(
-    shared: &Shared,
-    batch: &Batch,
-    delivered: &Delivered,
-) -> Result<(), EngineError> {
-    let Some(queue) = batch.messages.first().map(|leased| leased.message.queue) else { return Ok(()) };
+pub(crate) async fn withdraw(shared: &Shared, batch: &Batch, delivered: &Delivered) {
+    let Some(queue) = batch.messages.first().map(|leased| leased.message.queue) else { return };
     let all: Vec<&Leased> = batch.messages.iter().collect();
     note_failures(&shared.engine, queue, &all, delivered).await;
-    give_back(shared, batch).await
+    give_back(shared, batch).await;
 }
 
 /// Ends the leases of a batch as if they had never been taken.
-pub(crate) async fn give_back(shared: &Shared, batch: &Batch) -> Result<(), EngineError> {
-    let Some(queue) = batch.messages.first().map(|leased| leased.message.queue) else { return Ok(()) };
+pub(crate) async fn give_back(shared: &Shared, batch: &Batch) {
+    let Some(queue) = batch.messages.first().map(|leased| leased.message.queue) else { return };
+    let settling = Settling::of(shared, batch);
     let tokens = batch.messages.iter().map(|leased| leased.token).collect();
-    let undone = persist(shared, batch, Some(Step::Withdraw(Withdraw { queue, tokens }))).await?;
-    if undone.iter().filter(|undone| **undone).count() == batch.messages.len() {
-        return Ok(());
+    let undone = settling.persist(Some(Step::Withdraw(Withdraw { queue, tokens }))).await;
+    let Ok(undone) = undone else { return };
+    if undone.iter().filter(|undone| **undone).count() < batch.messages.len() {
+        // A lease that was changed meanwhile cannot be undone; it ends like any other.
+        let entries = batch.messages.iter().map(|leased| (leased.token, Duration::ZERO)).collect();
+        let release = Release { queue, receipt: ReceiptRule::Current, entries };
+        let _there_was_a_notice = settling.persist(Some(Step::Release(release))).await;
     }
-    // A lease that was changed meanwhile cannot be undone; it ends like any other.
-    let entries = batch.messages.iter().map(|leased| (leased.token, Duration::ZERO)).collect();
-    let release = Release { queue, receipt: ReceiptRule::Current, entries };
-    persist(shared, batch, Some(Step::Release(release))).await.map(drop)
 }
 
 enum Step {
@@ -156,28 +159,49 @@ impl Step {
     }
 }
 
-/// Tries again while the store cannot be reached: a lease that stays open is open until the next start. At the end of
-/// this process it is tried no more, once there was a notice of it.
-async fn persist(shared: &Shared, batch: &Batch, step: Option<Step>) -> Result<Vec<bool>, EngineError> {
-    let Some(step) = step else { return Ok(Vec::new()) };
-    let (mut tries, mut rest) = (1, REST);
-    loop {
-        let error = match step.take(&shared.engine).await {
-            Err(EngineError::Rule(RuleError::QueueNotFound)) => return Ok(Vec::new()),
-            Err(error) if may_pass(&error) => error,
-            settled => return settled,
-        };
-        if tries >= TRIES && shared.stop.is_closing() {
-            return Err(error);
+/// The steps that settle a batch.
+struct Settling<'a> {
+    shared: &'a Shared,
+    batch: &'a Batch,
+    /// There was a notice that they could not be taken: one of a batch is enough.
+    is_noticed: AtomicBool,
+}
+
+impl<'a> Settling<'a> {
+    fn of(shared: &'a Shared, batch: &'a Batch) -> Self {
+        Self { shared, batch, is_noticed: AtomicBool::new(false) }
+    }
+
+    /// Tries again while the store cannot be reached: a lease that stays open is open until the next start. At the end
+    /// of this process it is tried no more, once there was a notice of it.
+    async fn persist(&self, step: Option<Step>) -> Result<Vec<bool>, Unsettled> {
+        let (Some(step), stop) = (step, &self.shared.stop) else { return Ok(Vec::new()) };
+        let (mut tries, mut rest) = (1, REST);
+        loop {
+            let error = match step.take(&self.shared.engine).await {
+                Err(EngineError::Rule(RuleError::QueueNotFound)) => return Ok(Vec::new()),
+                Err(error) => error,
+                Ok(settled) => return Ok(settled),
+            };
+            let is_last = !may_pass(&error) || (tries >= TRIES && stop.is_closing());
+            if is_last || tries == TRIES {
+                self.notice(error);
+            }
+            if is_last {
+                return Err(Unsettled);
+            }
+            tokio::select! {
+                () = tokio::time::sleep(rest) => {}
+                () = stop.closing(), if tries >= TRIES => {}
+            }
+            (tries, rest) = (tries + 1, REST_MAX.min(2 * rest));
         }
-        if tries == TRIES {
-            (shared.settings.notices)(Notice::SettleFailed(batch.queue.clone(), error));
+    }
+
+    fn notice(&self, error: EngineError) {
+        if !self.is_noticed.swap(true, Ordering::Relaxed) {
+            (self.shared.settings.notices)(Notice::SettleFailed(self.batch.queue.clone(), error));
         }
-        tokio::select! {
-            () = tokio::time::sleep(rest) => {}
-            () = shared.stop.closing(), if tries >= TRIES => {}
-        }
-        (tries, rest) = (tries + 1, REST_MAX.min(2 * rest));
     }
 }
 

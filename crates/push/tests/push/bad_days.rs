@@ -385,3 +385,21 @@ async fn batch_that_the_store_cannot_settle_for_long_is_settled_in_the_end() {
     dispatcher.until_holds(queue, (0, 0, 0)).await;
     assert_eq!(hook.messages().len(), 1, "it was acknowledged");
 }
+
+#[tokio::test]
+async fn batch_that_is_not_settled_by_the_end_is_noticed_once() {
+    let store = LentStore::new();
+    let entropy = Arc::new(CountingEntropy::default());
+    let engine = start_engine(&TestStore::of(Arc::clone(&store) as _), entropy, Options::default()).await;
+    let (dispatcher, hook) = (TestDispatcher::over(engine, 256), Hook::gated().await);
+    let queue = dispatcher.queue("a", Some(&to(&hook))).await;
+    dispatcher.send(queue, texts(2)).await;
+    hook.until(1).await;
+    store.suspend(true);
+    hook.let_through(1);
+    let notices = Arc::clone(&dispatcher.notices);
+    let count = || notices.lock().iter().filter(|notice| matches!(notice, Notice::SettleFailed(..))).count();
+    until("a verdict that is late", || count() > 0).await;
+    dispatcher.close().await;
+    assert_eq!(count(), 1);
+}
