@@ -1,6 +1,7 @@
 //! The thread of push consumers: a runtime of its own, so that no target, however slow, is felt by those who send.
 
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -31,7 +32,11 @@ pub struct Pushes {
     pub attempts: Arc<Attempts>,
     /// Those whose targets cannot be reached.
     pub circuits: Arc<Circuits>,
+    /// Ends the batches.
     stop: Drain,
+    have_ended: Arc<AtomicBool>,
+    /// Ends the Workers, which are visited until then.
+    workers_end: Drain,
     thread: JoinHandle<io::Result<()>>,
 }
 
@@ -57,7 +62,7 @@ impl Pushes {
         workers: WorkersWanted<'_>,
         (log, upkeep): (Log, Arc<UpkeepReport>),
     ) -> Result<Self, String> {
-        let stop = Drain::default();
+        let (stop, workers_end, have_ended) = (Drain::default(), Drain::default(), Arc::default());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|cause| cause.to_string())?;
         let WorkersWanted { bound, token, place, others } = workers;
@@ -69,6 +74,8 @@ impl Pushes {
             workers: wanted.transpose()?,
             place,
             stop: stop.clone(),
+            have_ended: Arc::clone(&have_ended),
+            workers_end: workers_end.clone(),
         };
         let (tell, begun) = mpsc::sync_channel(1);
         let thread = std::thread::Builder::new().name("kew-push".into());
@@ -77,7 +84,9 @@ impl Pushes {
         // Without a word it panicked.
         let begun = begun.recv().unwrap_or_else(|_| Err("the thread of push consumers panicked".to_owned()));
         match begun {
-            Ok((attempts, circuits)) => Ok(Self { attempts, circuits, stop, thread }),
+            Ok((attempts, circuits)) => {
+                Ok(Self { attempts, circuits, stop, have_ended, workers_end, thread })
+            }
             Err(error) => {
                 // Its children end with it.
                 let _ended = thread.join();
@@ -91,17 +100,19 @@ impl Pushes {
         self.stop.close();
     }
 
-    /// Waits until the batches under way have ended, this long at most.
+    /// Waits until the batches under way have ended, this long at most. Workers are visited still.
     pub fn wait(&self, most: Duration) {
         let begun = Instant::now();
-        while !self.thread.is_finished() && begun.elapsed() < most {
+        let have_ended = || self.have_ended.load(Ordering::Acquire) || self.thread.is_finished();
+        while !have_ended() && begun.elapsed() < most {
             std::thread::sleep(LOOKS_EVERY);
         }
     }
 
-    /// Waits until the batches under way have ended, within bounds.
+    /// Waits until the batches under way and the Workers have ended, within bounds.
     pub fn join(self) -> io::Result<()> {
         self.stop.close();
+        self.workers_end.close();
         self.thread.join().unwrap_or_else(|_| Err(io::Error::other("the thread of push consumers panicked")))
     }
 }
@@ -116,6 +127,8 @@ struct Pushing {
     workers: Option<WorkersSettings>,
     place: Arc<OnceLock<Arc<Workers>>>,
     stop: Drain,
+    have_ended: Arc<AtomicBool>,
+    workers_end: Drain,
 }
 
 /// What is known of the thread when it has begun, or why it has not.
@@ -125,7 +138,7 @@ impl Pushing {
     /// Loads the Workers, says that it did, and brings batches until the end. All of that is done by one thread: the
     /// system ends a Worker's process together with the thread that started it.
     async fn run(self, tell: &mpsc::SyncSender<Begun>) -> io::Result<()> {
-        let Self { engines, entropy, settings, workers, place, stop } = self;
+        let Self { engines, entropy, settings, workers, place, stop, have_ended, workers_end } = self;
         let (engine, others) = engines.split_first().expect("a server has an engine");
         let workers = match workers {
             Some(wanted) => match workers::load(Arc::clone(engine), entropy, wanted).await {
@@ -152,7 +165,9 @@ impl Pushing {
         while let Some(ended) = beside.join_next().await {
             ended.map_err(io::Error::other)?;
         }
+        have_ended.store(true, Ordering::Release);
         if let Some(workers) = workers {
+            workers_end.closing().await;
             workers.shut_down().await;
         }
         Ok(())

@@ -82,3 +82,58 @@ fn workers_that_start_while_their_node_does_run_on_when_it_has_started() {
     let errors = joined.errors();
     assert!(!errors.contains("process ended") && !errors.contains("could not be started"), "{errors}");
 }
+
+/// What a visitor sees: an answer, or that the node is not there any more.
+enum Seen {
+    Answer(String),
+    Nothing,
+}
+
+fn visit(node: &Node, name: &str) -> Seen {
+    let Ok(mut stream) = TcpStream::connect(node.cloudflare) else { return Seen::Nothing };
+    let asked = write!(stream, "GET / HTTP/1.1\r\nHost: {name}.kew.localhost\r\nConnection: close\r\n\r\n");
+    let mut reply = String::new();
+    match asked.and_then(|()| stream.read_to_string(&mut reply)) {
+        Ok(_) if !reply.is_empty() => Seen::Answer(reply),
+        _ => Seen::Nothing,
+    }
+}
+
+#[test]
+fn worker_answers_visits_for_as_long_as_its_node_that_ends_takes_them() {
+    let Some(runtime) = workerd() else { return };
+    let server = PgServer::start(&["fsync=off"]).expect("PostgreSQL starts");
+    let url = server.database().expect("the server makes databases");
+    let start = || {
+        let all = [("KEW_PEER", "127.0.0.1:0"), ("KEW_WORKERS", "on"), ("KEW_WORKERD", &*runtime)];
+        Node::start_with(&url, &all)
+    };
+    let mut ends = start();
+    wait_until_it_knows_all(&ends);
+    let _stays = start();
+    upload(&ends, "w");
+    let begun = Instant::now();
+    while !answers(&ends, "w") {
+        assert!(begun.elapsed() < PATIENCE, "it does not answer\n{}", ends.errors());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    ends.signal("TERM");
+    let (signalled, mut answered) = (Instant::now(), 0);
+    while let Seen::Answer(reply) = visit(&ends, "w") {
+        if !reply.ends_with("here") {
+            // Workers reach their queues through this entrance: it is open until they have ended. The others are not.
+            let others = TcpStream::connect(ends.sqs);
+            assert!(others.is_err(), "after {answered} visits: {reply}\n{}", ends.errors());
+            break;
+        }
+        answered += 1;
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    assert_eq!(ends.exit_code(), Some(0), "{}", ends.errors());
+    assert!(answered > 0, "it was gone at once");
+    let took = signalled.elapsed();
+    assert!(
+        took < Duration::from_secs(8),
+        "a visitor was let wait for a Worker that comes no more: {took:?}"
+    );
+}

@@ -36,6 +36,7 @@ use std::time::Duration;
 
 use kew_core::{AccountId, Entropy};
 use kew_engine::{Engine, EngineError};
+use kew_http::Drain;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, watch};
@@ -80,6 +81,8 @@ pub struct Workers {
     shared: Arc<Shared>,
     /// Where children and their keepers live.
     handle: Handle,
+    /// They are being shut down.
+    ending: Drain,
     /// Ends what calls `scheduled` handlers.
     schedules: AbortHandle,
     /// Ends what follows the changes of other nodes.
@@ -130,7 +133,8 @@ impl Workers {
             shared.engine.wait_before_jumps(shared.news(Handle::current()));
         }
         let following = follows.then(|| tokio::spawn(Arc::clone(&shared).keep_following()).abort_handle());
-        Ok(Self { shared, handle: Handle::current(), schedules: schedules.abort_handle(), following })
+        let (handle, ending) = (Handle::current(), Drain::default());
+        Ok(Self { shared, handle, ending, schedules: schedules.abort_handle(), following })
     }
 
     /// What is known of a Worker.
@@ -251,6 +255,7 @@ impl Workers {
 
     /// Stops all of them, letting their handlers finish within the time that batches get.
     pub async fn shut_down(&self) {
+        self.ending.close();
         self.schedules.abort();
         self.following.iter().for_each(AbortHandle::abort);
         let workers: Vec<Arc<Worker>> = self.shared.workers.lock().values().map(Arc::clone).collect();

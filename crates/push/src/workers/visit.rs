@@ -105,6 +105,7 @@ impl Workers {
                 _changed = changed.changed() => {}
                 // It may also be there and have had no place for one connection more.
                 () = tokio::time::sleep(LOOKS_AGAIN) => {}
+                () = self.ending.closing() => return Err(VisitError::NotRunning),
                 () = &mut patience => return Err(VisitError::NotRunning),
             }
         }
