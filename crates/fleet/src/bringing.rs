@@ -58,6 +58,7 @@ pub(crate) async fn bring(fleet: Arc<Inner>, shard: ShardId, store: Arc<dyn Stor
             Some(Err(error)) => return Err(format!("its names could not be compared: {error}")),
         };
     }
+    fleet.note_renames(shard, &queues);
     let tasks = tasks.into_iter().filter(|task| task.state == TaskState::Running).collect();
     Ok(Ready { store, brought: Brought { queues, tasks, hold: None }, is_compared })
 }

@@ -22,6 +22,7 @@ use crate::asking::away;
 use crate::contracts::Agreed;
 use crate::inner::Inner;
 use crate::places::Place;
+use crate::renamed::{self, names_before};
 use crate::serving::{PAGE, refusal};
 use crate::times::OUTLIVES_SILENCE;
 use crate::unreleased::RELEASES_AGAIN;
@@ -166,11 +167,14 @@ impl Inner {
                 _ => Err(Refusal::Store(away("only queues are defined"))),
             };
             drop(one_at_a_time);
-            if let Some(Renamed { queue, old }) = renamed
-                && let Err(error) = fleet.rules_follow(&engine, queue, &old).await
-            {
-                fleet.unreleased.note(shard, old, Some(queue));
-                return Err(Refusal::Store(error));
+            if let Some(Renamed { queue, old }) = renamed {
+                if let Err(error) = fleet.rules_follow(&engine, queue, &old).await {
+                    fleet.unreleased.note(shard, old, Some(queue));
+                    return Err(Refusal::Store(error));
+                }
+                if fleet.rules_have_followed(&engine, queue, &old).await.is_err() {
+                    fleet.unreleased.note(shard, old, Some(queue));
+                }
             }
             done
         });
@@ -196,6 +200,54 @@ impl Inner {
             after = Some(Arc::clone(&last.key.name));
             for other in some.iter().filter(|other| self.places.count.of_queue(other.id) != shard) {
                 self.follow_rename(engine, other.id, old, &renamed.key).await?;
+            }
+        }
+    }
+
+    /// Whether a rule of a queue in another shard than this one names a queue.
+    async fn is_named_elsewhere(&self, engine: &Engine, shard: ShardId, key: &QueueKey) -> bool {
+        let is_here = |other: &Queue| match self.places.count.of_queue(other.id) == shard {
+            true => Ok(()),
+            false => Err(()),
+        };
+        engine.each_dead_letter_source(key, is_here).await.is_err()
+    }
+
+    /// Forgets a name that a queue had, once no rule names it so any more.
+    async fn rules_have_followed(
+        self: &Arc<Self>,
+        engine: &Engine,
+        queue: QueueId,
+        old: &QueueKey,
+    ) -> Result<(), StoreError> {
+        for _ in 0..FOLLOWS_TRIED {
+            let Some(known) = engine.queue_by_id(queue) else { return Ok(()) };
+            let mut names = names_before(&known);
+            if !names.contains(old) {
+                return Ok(());
+            }
+            names.retain(|name| name != old);
+            let update = UpdateQueue {
+                queue,
+                if_version: Some(known.version),
+                policy: None,
+                documents: vec![renamed::change(&names)],
+                rename: None,
+            };
+            match Arc::clone(self).define_within(Command::UpdateQueue(update)).await {
+                Ok(_) | Err(StoreError::Rule(RuleError::QueueNotFound)) => return Ok(()),
+                Err(StoreError::Rule(RuleError::VersionChanged)) => tokio::time::sleep(FOLLOWS_AGAIN).await,
+                Err(error) => return Err(error),
+            }
+        }
+        Err(away("the queue is changed again and again"))
+    }
+
+    /// Rules are still to follow the renames of these queues, if their owner ended before that.
+    pub(crate) fn note_renames(&self, shard: ShardId, queues: &[Arc<Queue>]) {
+        for queue in queues {
+            for old in names_before(queue) {
+                self.unreleased.note(shard, old, Some(queue.id));
             }
         }
     }
@@ -257,7 +309,7 @@ impl Inner {
         self: &Arc<Self>,
         engine: &Engine,
         held: &Held,
-        update: UpdateQueue,
+        mut update: UpdateQueue,
         was_renamed: &mut Option<Renamed>,
     ) -> Result<Outcome, Refusal> {
         let shard = held.shard;
@@ -269,6 +321,14 @@ impl Inner {
                 self.is_claimed(held, key, self.names.claim_for_rename(shard, key)).await?;
             }
             None => self.must_still_keep(held)?,
+        }
+        let leaves_its_name = |before: &&Arc<Queue>| renamed.as_ref().is_some_and(|key| *key != before.key);
+        if let Some(before) = before.as_ref().filter(leaves_its_name)
+            && self.is_named_elsewhere(engine, shard, &before.key).await
+        {
+            let mut names = names_before(before);
+            names.push(before.key.clone());
+            update.documents.push(renamed::change(&names));
         }
         let done = engine.carry_out(Command::UpdateQueue(update)).await;
         let after = engine.queue_by_id(queue);
@@ -406,7 +466,12 @@ impl Inner {
         self.must_reach_names_of(shard)?;
         let one_at_a_time = self.directory.naming(shard).await;
         if engine.queue(key).is_some() {
-            return Ok(());
+            drop(one_at_a_time);
+            // A rule that names the queue that has the name now stays.
+            return match renamed {
+                Some(queue) => self.rules_have_followed(engine, queue, key).await.map_err(Refusal::Store),
+                None => Ok(()),
+            };
         }
         match self.places.of(shard) {
             Place::Here(_) => {
@@ -426,7 +491,10 @@ impl Inner {
         }
         drop(one_at_a_time);
         match renamed {
-            Some(queue) => self.rules_follow(engine, queue, key).await.map_err(Refusal::Store),
+            Some(queue) => {
+                self.rules_follow(engine, queue, key).await.map_err(Refusal::Store)?;
+                self.rules_have_followed(engine, queue, key).await.map_err(Refusal::Store)
+            }
             None => Ok(()),
         }
     }

@@ -31,6 +31,7 @@ mod one_process;
 mod operator;
 mod places;
 mod plan;
+mod renamed;
 mod serving;
 mod silent;
 mod times;

@@ -77,8 +77,10 @@ impl LoopStore {
         let count = fleet.0.places.count;
         fleet.serve_with(engine);
         engine.shard_came(&brought, |queue: QueueId| count.of_queue(queue) == shard);
+        fleet.0.note_renames(shard, &brought.queues);
         let mut tasks = JoinSet::new();
         tasks.spawn(Arc::clone(&fleet.0).stay_informed());
+        tasks.spawn(Arc::clone(&fleet.0).release_later());
         tasks.spawn(Arc::clone(&fleet.0).carry_owed());
         tasks
     }

@@ -235,6 +235,47 @@ async fn rules_follow_a_rename_that_was_not_answered_when_its_shard_has_another_
 }
 
 #[tokio::test(start_paused = true)]
+async fn rules_follow_a_rename_whose_owner_ended_before_they_did() {
+    let world = World::of(2);
+    world.keep_publishing();
+    let (a, b) = (world.start("a").await, world.start("b").await);
+    world.settled(&[&a, &b]).await;
+    let (dead, source) = linked(&a).await;
+    let shard = a.fleet.shard_of(dead.id);
+    let (owner, other) = if a.fleet.keeps_shard(shard) { (a, b) } else { (b, a) };
+    let faults = world.faults(owner.fleet.shard_of(source.id));
+    let cause = || StoreError::Unavailable { cause: "the database is away".to_owned() };
+    *faults.refuses.lock() = Some(cause());
+    let unsaid = renamed(&owner, &dead, "buried").await;
+    assert!(matches!(unsaid, Err(EngineError::Unavailable { .. })), "{unsaid:?}");
+    owner.kill(&world);
+    world.until("the shard has another owner", || other.fleet.keeps_shard(shard)).await;
+    assert_eq!(target(&other, &source), Some(key("dead")));
+    *faults.refuses.lock() = None;
+    world.until("the rule follows", || target(&other, &source) == Some(key("buried"))).await;
+    let shown = || other.engine.queue_by_id(dead.id).expect("the queue was renamed");
+    world.until("the old name is forgotten", || shown().documents.is_empty()).await;
+    // What names a queue of the old name from now on stays.
+    let anew = other.make("dead").await.expect("the name is free");
+    assert_ne!(anew.id, dead.id);
+}
+
+#[tokio::test(start_paused = true)]
+async fn rename_leaves_nothing_behind_when_the_rules_have_followed() {
+    let world = World::of(2);
+    world.keep_publishing();
+    let a = world.start("a").await;
+    world.settled(&[&a]).await;
+    let (dead, source) = linked(&a).await;
+    for name in ["buried", "dead", "buried again"] {
+        renamed(&a, &dead, name).await.expect("no queue has the name");
+        assert_eq!(target(&a, &source), Some(key(name)));
+        let shown = a.engine.queue_by_id(dead.id).expect("the queue was renamed");
+        assert!(shown.documents.is_empty(), "{:?}", shown.documents);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn deletion_that_was_carried_out_and_not_answered_frees_the_name() {
     let world = World::of(2);
     world.keep_publishing();
