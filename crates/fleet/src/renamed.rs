@@ -1,6 +1,6 @@
 //! Names that a queue had before, for as long as rules of queues in other shards may name it so.
 //!
-//! They are written in the step that renames the queue. So whoever keeps its shard next knows which rules are still to
+//! They are written in the step that renames the queue. So the next owner of its shard knows which rules are still to
 //! follow.
 
 use bytes::Bytes;

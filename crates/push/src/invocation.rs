@@ -112,23 +112,26 @@ pub(crate) async fn run(
             note(&shared, &consumer, batch, (left_at, begun), (delivered, 0));
             break;
         }
-        let acked = {
-            let mut settling = std::pin::pin!(settled(&shared, &consumer, batch, &delivered));
-            match tokio::time::timeout(PLACE_KEPT_FOR, &mut settling).await {
-                Ok(acked) => acked,
-                // Where a store takes no verdicts, batches of other stores go on.
-                Err(_elapsed) => {
-                    place.take();
-                    settling.await
-                }
-            }
-        };
+        let acked = settled_in_time(&mut place, settled(&shared, &consumer, batch, &delivered)).await;
         if left > 0 && place.is_none() {
             place = Some(shared.place().await);
         }
         note(&shared, &consumer, batch, (left_at, begun), (delivered, acked));
     }
     finished
+}
+
+/// Waits until a batch is settled. Where a store takes no verdicts for long, batches of other stores get the place.
+async fn settled_in_time(
+    place: &mut Option<OwnedSemaphorePermit>,
+    settling: impl Future<Output = u32>,
+) -> u32 {
+    let mut settling = std::pin::pin!(settling);
+    if let Ok(acked) = tokio::time::timeout(PLACE_KEPT_FOR, &mut settling).await {
+        return acked;
+    }
+    place.take();
+    settling.await
 }
 
 /// These are not brought: another node may have leased their messages by now. If none has, they are where they were

@@ -136,11 +136,7 @@ impl Lane {
                 }
                 Woken::TargetsChanged => None,
                 Woken::Rested => {
-                    let now = Instant::now();
-                    self.store_rests_until = self.store_rests_until.filter(|until| *until > now);
-                    if self.circuit.rests_until().is_some_and(|until| until <= now) {
-                        self.circuit.rested();
-                    }
+                    self.rested(Instant::now());
                     None
                 }
                 Woken::Closing => {
@@ -421,6 +417,14 @@ impl Lane {
             error,
         };
         self.shared.circuits.missed(self.queue, latest)
+    }
+
+    /// What has rested until now goes on.
+    fn rested(&mut self, now: Instant) {
+        self.store_rests_until = self.store_rests_until.filter(|until| *until > now);
+        if self.circuit.rests_until().is_some_and(|until| until <= now) {
+            self.circuit.rested();
+        }
     }
 
     /// Until when nothing leaves, in real time.

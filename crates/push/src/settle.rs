@@ -78,11 +78,7 @@ pub(crate) async fn settle<'a>(
             entries: again,
         })),
     ];
-    let settling = Settling::of(shared, batch);
-    let [acks, releases] = steps.map(|step| settling.persist(step));
-    // Both are in the store before either is durable, so that they share a commit.
-    let (acks, releases) = tokio::join!(acks, releases);
-    let released = acks.and(releases)?;
+    let released = Settling::of(shared, batch).persist_both(steps).await?;
     let mut settled = Settled { acked, ..Settled::default() };
     if let Some(definition) = definition
         && let Some(to) = way_out(engine, &definition)
@@ -196,6 +192,13 @@ impl<'a> Settling<'a> {
             }
             (tries, rest) = (tries + 1, REST_MAX.min(2 * rest));
         }
+    }
+
+    /// What came of the second one. Both are in the store before either is durable, so that they share a commit.
+    async fn persist_both(&self, steps: [Option<Step>; 2]) -> Result<Vec<bool>, Unsettled> {
+        let [first, second] = steps.map(|step| self.persist(step));
+        let (first, second) = tokio::join!(first, second);
+        first.and(second)
     }
 
     fn notice(&self, error: EngineError) {

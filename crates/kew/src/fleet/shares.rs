@@ -79,7 +79,7 @@ mod tests {
     }
 
     fn shards(count: u16) -> ShardCount {
-        ShardCount::new(count).expect("it is a number of shards")
+        ShardCount::new(count).expect("stores have from 1 to 256 shards")
     }
 
     #[tokio::test]

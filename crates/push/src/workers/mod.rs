@@ -128,11 +128,10 @@ impl Workers {
         }
         let schedules = tokio::spawn(Arc::clone(&shared).keep_schedules());
         shared.until_clock_knows(0).await;
-        let follows = shared.settings.is_shared();
-        if follows {
+        let following = shared.settings.is_shared().then(|| {
             shared.engine.wait_before_jumps(shared.news(Handle::current()));
-        }
-        let following = follows.then(|| tokio::spawn(Arc::clone(&shared).keep_following()).abort_handle());
+            tokio::spawn(Arc::clone(&shared).keep_following()).abort_handle()
+        });
         let (handle, ending) = (Handle::current(), Drain::default());
         Ok(Self { shared, handle, ending, schedules: schedules.abort_handle(), following })
     }
