@@ -59,7 +59,7 @@ const CONNECTIONS_MAX: u64 = 100_000;
 /// How long the last look may take.
 const LAST_LOOK: std::time::Duration = std::time::Duration::from_secs(1);
 /// How long a node of a fleet keeps its shards for the sake of batches under way, when it is told to stop.
-const BATCHES_BEFORE_HAND_OVER: std::time::Duration = std::time::Duration::from_secs(10);
+const BATCHES_BEFORE_HAND_OVER: std::time::Duration = std::time::Duration::from_secs(5);
 
 /// A server that runs.
 pub struct Server {
