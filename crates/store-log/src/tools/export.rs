@@ -28,8 +28,11 @@ use crate::store::LogStore;
 
 /// The fewest messages that are looked up under one hold of the writer's lock. All of a queue are looked at for it.
 const PAGE_MIN: u64 = 4_096;
-/// A queue has at most this many pages, so that a large one is not looked at once more for every few of its messages.
+/// A queue of up to 64 million messages has at most this many pages, so that a large one is not looked at once more for
+/// every few of its messages.
 const PAGES: u64 = 64;
+/// The most messages of a page: they lie in memory a second time.
+const PAGE_MAX: u64 = 1 << 20;
 const READ_AHEAD: u64 = 128 << 10;
 
 /// What an export wrote.
@@ -238,7 +241,7 @@ struct Page {
 impl Page {
     fn take(store: &LogStore, queue: QueueId, after: Sequence) -> Result<Self, LogError> {
         let mut ledger = store.inner.writer.lock();
-        let max = PAGE_MIN.max(ledger.carried_messages(queue) / PAGES);
+        let max = (ledger.carried_messages(queue) / PAGES).clamp(PAGE_MIN, PAGE_MAX);
         let page = ledger.carried_after(queue, after, usize::try_from(max).unwrap_or(usize::MAX));
         let unwritten = ledger.shelf.batch.start()..Address::SURVIVORS;
         let mut messages = Vec::with_capacity(page.len());
