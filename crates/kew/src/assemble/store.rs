@@ -69,8 +69,20 @@ impl Parts<'_> {
                 self.board.starting();
                 *entrances = bind::bind_entrances(&self.settings.server, bound)?;
             }
-            match self.open_owned(url, &disk) {
-                Ok(store) => return Ok(Some(Owned { disk, store })),
+            let opened = self.open_owned(url, &disk, |why| {
+                // Clients are refused at once meanwhile.
+                entrances.clear();
+                waited = true;
+                self.board.waiting(&format!("the store cannot be opened yet: {why}"));
+            });
+            match opened {
+                Ok(store) => {
+                    if waited {
+                        self.board.starting();
+                        *entrances = bind::bind_entrances(&self.settings.server, bound)?;
+                    }
+                    return Ok(Some(Owned { disk, store }));
+                }
                 Err(error) if !ending.is_over() && opening::was_lost(&disk, &error) => {
                     let why = error.to_string();
                     standing.lost(log, url, &why);
@@ -154,12 +166,17 @@ impl Parts<'_> {
         self.run(store, time, entrances, Some(node))
     }
 
-    fn open_owned(&self, url: &PgUrl, disk: &PgDisk) -> Result<Arc<LogStore>, StartError> {
+    fn open_owned(
+        &self,
+        url: &PgUrl,
+        disk: &PgDisk,
+        waits: impl FnMut(&str),
+    ) -> Result<Arc<LogStore>, StartError> {
         let mut options = self.log_options();
         // Ids that were put away would be read from the database while steps wait.
         options.bounds.deduplication_ids_max = self.settings.limits.dedup_ids;
         let (entropy, log) = (Arc::clone(&self.entropy), self.log.of(Area::Store));
-        opening::open_postgres(disk.clone(), url, options, entropy, log)
+        opening::open_postgres(disk, url, options, entropy, log, waits)
     }
 
     /// Opens the store that was chosen, and runs the event loops over it.

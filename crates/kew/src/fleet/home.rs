@@ -63,7 +63,7 @@ impl PgHome {
         let key = disk.receipts_key().map(TokenKey);
         let options = LogOptions { place, key, ..self.opens.options };
         let (entropy, log) = (Arc::clone(&self.opens.entropy), self.opens.log);
-        let opened = opening::open_postgres(disk.clone(), &self.url, options, entropy, log);
+        let opened = opening::open_postgres(disk, &self.url, options, entropy, log, |_| {});
         opened.map_err(|error| error.to_string())
     }
 }

@@ -11,11 +11,12 @@ mod silent;
 mod time;
 mod tls;
 mod unlinked;
+mod unopened;
 
 use std::net::{SocketAddr, TcpListener};
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kew_console::Console;
 use kew_core::Entropy;
@@ -27,6 +28,7 @@ use kew_fleet::{
 use kew_log_pg::{Founding, Map, Node, PROMISED, PgNode, TENURE};
 use kew_peer::link::{Address, Dial, Dialing, Endpoint, Identity, Opened, Peers, Secret, TcpDial, Versions};
 use kew_push::workers::Workers;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 
@@ -44,6 +46,7 @@ use home::{PgHome, SharedHome};
 use links::{Answers, Links};
 use names::PgNames;
 use tls::PeerTls;
+use unopened::Unopened;
 
 // What a fleet goes by, beside what the database promises.
 const _: () = {
@@ -233,7 +236,9 @@ impl FleetNode {
             tasks.spawn(follow(self.node.clone(), database, peers.clone(), Arc::clone(&maps)));
         }
         drop(maps);
-        let keeper = Keeper::new(&self.fleet, Arc::new(SharedHome(self.home)), move |news| tell(log, &news));
+        let unopened = Mutex::new(Unopened::default());
+        let tell = move |news| tell(log, &news, &mut unopened.lock());
+        let keeper = Keeper::new(&self.fleet, Arc::new(SharedHome(self.home)), tell);
         tasks.spawn(keeper.run(shown, self.phase.subscribe(), self.handed_over));
         Ok(FleetRunning { phase: self.phase, tasks, node: self.node, _answers: self.answers })
     }
@@ -347,9 +352,10 @@ fn shown(map: &Map) -> MapPart {
     }
 }
 
-fn tell(log: Log, news: &ShardNews) {
+fn tell(log: Log, news: &ShardNews, unopened: &mut Unopened) {
     match news {
         ShardNews::Came(shard) => {
+            unopened.ended(*shard);
             log.tell(Level::Info, "this node keeps a shard", &[("shard", &shard.to_string())]);
         }
         ShardNews::Left(shard, to) => {
@@ -371,8 +377,11 @@ fn tell(log: Log, news: &ShardNews) {
             log.tell(Level::Warn, line, &[("shard", &shard.to_string()), ("cause", why)]);
         }
         ShardNews::NotOpened(shard, why) => {
-            let line = "a shard could not be opened; it is tried again";
-            log.tell(Level::Warn, line, &[("shard", &shard.to_string()), ("cause", why)]);
+            if let Some(times) = unopened.failed(*shard, Instant::now()) {
+                let (shard, times) = (shard.to_string(), times.to_string());
+                let line = "a shard could not be opened; it is tried again";
+                log.tell(Level::Warn, line, &[("shard", &shard), ("times", &times), ("cause", why)]);
+            }
         }
     }
 }

@@ -2,7 +2,8 @@
 
 use std::panic::resume_unwind;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::mpsc::RecvTimeoutError;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use kew_core::{Entropy, ShardCount, ShardId, ShardPlace, Timestamp};
@@ -108,6 +109,9 @@ const VERDICT_MAX: Duration = Duration::from_secs(1);
 /// How often a node that waits for its shard says so.
 const TELLS_AGAIN: Duration = Duration::from_secs(60);
 
+/// An opening whose database has made it wait for this long says so.
+const STUCK_AFTER: Duration = Duration::from_secs(2);
+
 /// What was logged of an opening that has to wait or begins again. The lines are bounded, however often it does.
 #[derive(Default)]
 pub struct Standing {
@@ -200,20 +204,50 @@ pub fn own_postgres(
     Ok(ready.disk)
 }
 
-/// The store on a log in PostgreSQL that this node owns.
+/// The store on a log in PostgreSQL that this node owns. `waits` is called with the reason again and again while the
+/// database makes the opening wait.
 pub fn open_postgres(
-    disk: PgDisk,
+    disk: &PgDisk,
     url: &PgUrl,
     options: LogOptions,
     entropy: Arc<dyn Entropy>,
     log: Log,
+    mut waits: impl FnMut(&str),
 ) -> Result<Arc<LogStore>, StartError> {
-    let tenure = Arc::clone(disk.tenure());
-    let opened = LogStore::open(Arc::new(disk), options, entropy, Timestamp(tenure.now_ms()));
+    let (store, shard) = (url.to_string(), disk.shard().to_string());
+    let mut logged: Option<Instant> = None;
+    let open = || LogStore::open(Arc::new(disk.clone()), options, entropy, Timestamp(disk.tenure().now_ms()));
+    let opened = watched(disk, open, |why| {
+        if logged.is_none_or(|at| at.elapsed() > TELLS_AGAIN) {
+            logged = Some(Instant::now());
+            let line = "a shard cannot be opened yet; it is tried until it can";
+            log.tell(Level::Warn, line, &[("store", &store), ("shard", &shard), ("cause", why)]);
+        }
+        waits(why);
+    });
     let (store, report) = opened.map_err(|cause| StartError::PostgresStore { url: url.clone(), cause })?;
     tell_opening(log, &report, false, &[]);
     tell_place(log, report.copy_on_write, options.durability);
     Ok(Arc::new(store))
+}
+
+/// Opens a store on a thread of its own, and says why it waits while it does for longer than usual.
+fn watched<T: Send>(disk: &PgDisk, open: impl FnOnce() -> T + Send, mut waits: impl FnMut(&str)) -> T {
+    std::thread::scope(|scope| {
+        let (done, is_done) = mpsc::channel();
+        scope.spawn(move || drop(done.send(open())));
+        loop {
+            match is_done.recv_timeout(STUCK_AFTER) {
+                Ok(opened) => return opened,
+                Err(RecvTimeoutError::Timeout) => {
+                    if let Some(why) = disk.why_stuck(STUCK_AFTER) {
+                        waits(&why);
+                    }
+                }
+                Err(RecvTimeoutError::Disconnected) => panic!("the thread that opens a store panicked"),
+            }
+        }
+    })
 }
 
 /// Whether an opening failed since this node lost the store meanwhile, or since its database could not be used. What a

@@ -1,5 +1,6 @@
 //! Nodes that lose their store, or are ended, while they open it.
 
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use kew_log_pg::server::{PgServer, name_in};
@@ -78,7 +79,7 @@ fn store_that_is_lost_while_it_is_opened_is_served_on_no_port_meanwhile() {
     });
     node.wait_until_standing_by();
     for address in [node.sqs, node.azure, node.cloudflare] {
-        let refused = std::net::TcpStream::connect(address).map(drop).map_err(|error| error.kind());
+        let refused = TcpStream::connect(address).map(drop).map_err(|error| error.kind());
         assert_eq!(refused, Err(std::io::ErrorKind::ConnectionRefused), "clients go to the other node");
     }
     psql("DELETE FROM kew_node WHERE id = 'o'");
@@ -103,4 +104,23 @@ fn signal_while_a_store_is_opened_gives_it_up_at_once() {
             assert_eq!(owners, "0", "the store has an owner that has ended");
         });
     }
+}
+
+#[test]
+fn store_that_cannot_be_opened_for_lack_of_connections_says_so_and_is_opened_when_there_are_some() {
+    let (server, url) = store();
+    let psql = |text: &str| server.psql(name_in(&url), text).expect("the server answers");
+    psql("CREATE ROLE few LOGIN CONNECTION LIMIT 3");
+    psql("CREATE DATABASE few OWNER few");
+    let few = url.replacen("kew@", "few@", 1).replace(name_in(&url), "few");
+    let node = Node::start(&few);
+    let begun = Instant::now();
+    let says = |text: &str| node.errors().contains(text);
+    while !says("too many connections for role") {
+        assert!(begun.elapsed() < PATIENCE, "{}", node.errors());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(TcpStream::connect(node.sqs).is_err(), "clients wait for a server that answers nothing");
+    psql("ALTER ROLE few CONNECTION LIMIT 20");
+    node.wait_until_ready();
 }

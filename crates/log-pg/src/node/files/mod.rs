@@ -170,6 +170,12 @@ impl PgDisk {
         lanes.max(shared.holder.longest_statement())
     }
 
+    /// Why nothing can be done, if that has been so for longer than this.
+    pub fn why_stuck(&self, after: Duration) -> Option<String> {
+        let is_stuck = || self.longest_statement() > after;
+        self.shared.tenure.refusal().or_else(|| is_stuck().then(|| self.shared.journal.why_stuck()))
+    }
+
     /// How long the latest appends to the journal took, in no order: at most 512 of them.
     pub fn latest_appends(&self) -> Vec<Duration> {
         self.shared.journal.latest_took()
