@@ -32,9 +32,9 @@ pub fn scan_frames(
 }
 
 /// The address behind the last whole frame of a segment that holds plain frames.
-pub(crate) fn frames_end(segment: &Segment, sums: Checksums) -> Result<Address, LogError> {
+pub(crate) fn frames_end(segment: &Segment, from: Address, sums: Checksums) -> Result<Address, LogError> {
     let end = segment.base() + segment.capacity();
-    let mut walk = FrameWalk::new(segment, sums, segment.base()..end);
+    let mut walk = FrameWalk::new(segment, sums, from..end);
     while walk.at < walk.end && walk.next()?.is_some() {}
     Ok(walk.at)
 }

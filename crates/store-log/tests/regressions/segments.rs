@@ -1,12 +1,14 @@
 //! Which segments are used again, copied from and given back.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use kew_core::Policy;
-use kew_store_log::{Disk, LogOptions, SegmentOptions, SimDisk};
+use kew_store_log::{Disk, LogOptions, LogStore, SegmentKind, SegmentOptions, SimDisk, WatchedDisk, Watcher};
 
-use crate::small_store::{bytes_of, options};
-use crate::{opened, pass_through, send_many};
+use crate::small_store::{Asked, START, bytes_of, entropy, options};
+use crate::{acking, opened, pass_through, send_many, stored};
 
 /// The flag in a segment's header that says its file held only zeros before.
 const FLAGS: usize = 13;
@@ -54,6 +56,55 @@ fn queue_that_is_emptied_as_fast_as_it_fills_goes_round_in_the_same_files() {
     }
     let most = usual.segments.spares_max + 1;
     assert!(fresh <= most, "{fresh} files were filled for {} segments", seen.len());
+}
+
+/// Counts reads of some files.
+struct Reads {
+    of: Vec<String>,
+    count: AtomicUsize,
+}
+
+impl Watcher for Reads {
+    type File = bool;
+
+    fn opened(&self, name: &str) -> bool {
+        self.of.iter().any(|of| of == name)
+    }
+
+    fn reads(&self, is_counted: &bool) {
+        self.count.fetch_add(usize::from(*is_counted), Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn opening_reads_nothing_of_survivors_that_the_last_checkpoint_lists() {
+    let segments = SegmentOptions { first_bytes: 16 << 20, largest_bytes: 16 << 20, ..options().segments };
+    let options = LogOptions { segments, ..options() };
+    let disk = SimDisk::new();
+    let asked = opened(&disk, options);
+    let queue = asked.queue("plain", Policy::standard());
+    for _ in 0..60 {
+        let sent = send_many(&asked, queue, (0..100).map(|_| "x".repeat(10_000)));
+        let most = sent.iter().skip(20).filter_map(|sent| sent.token).collect();
+        asked.ask(acking(queue, most));
+        asked.store.keep_up().unwrap();
+    }
+    asked.store.keep_up().unwrap();
+    asked.store.checkpoint().unwrap();
+    let survivors: Vec<_> = asked.store.segments().list();
+    let survivors = survivors.iter().filter(|segment| segment.kind() == SegmentKind::Survivor);
+    let (names, used): (Vec<String>, Vec<u64>) =
+        survivors.map(|segment| (segment.name().to_owned(), segment.used())).unzip();
+    assert!(used.iter().sum::<u64>() > 5 << 20, "little was copied: {used:?}");
+    let held = stored(&asked, queue);
+    drop(asked);
+    let reads = Arc::new(Reads { of: names, count: AtomicUsize::new(0) });
+    let disk = WatchedDisk::new(disk.reopen_process_crash(), Arc::clone(&reads));
+    let again = Asked::of(LogStore::open(Arc::new(disk), options, entropy(1), START).unwrap().0);
+    // Its header, and a look at what may lie behind that.
+    let (count, files) = (reads.count.load(Ordering::Relaxed), reads.of.len());
+    assert!(count <= 3 * files, "{count} reads of {files} files");
+    assert_eq!(stored(&again, queue), held);
 }
 
 #[test]

@@ -269,8 +269,10 @@ impl Segments {
         for segment in self.list() {
             let survivor = segment.kind() == SegmentKind::Survivor;
             if survivor && is_needed(segment.base()) {
+                // What a checkpoint lists was synced before: only what came after that is looked at.
                 let listed = listed.get(&segment.number()).map_or(0, |listed| listed.used);
-                segment.set_used(listed.max(frames_end(&segment, sums)? - segment.base()));
+                let end = frames_end(&segment, segment.base() + listed, sums)?;
+                segment.set_used(end - segment.base());
                 self.raise_floors(segment.number().next(), segment.end());
                 continue;
             }
