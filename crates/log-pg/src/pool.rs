@@ -55,6 +55,8 @@ pub(crate) struct Holder {
     /// By a number of its own, in the order in which they were asked for.
     under_way: Mutex<BTreeMap<u64, Operation>>,
     next: AtomicU64,
+    /// Why the last try failed, if it did.
+    failing: Mutex<Option<String>>,
 }
 
 struct Operation {
@@ -92,7 +94,7 @@ impl Drop for UnderWay<'_> {
 
 impl Holder {
     pub fn new(tenure: Arc<Tenure>) -> Self {
-        Self { tenure, under_way: Mutex::default(), next: AtomicU64::new(0) }
+        Self { tenure, under_way: Mutex::default(), next: AtomicU64::new(0), failing: Mutex::default() }
     }
 
     fn ask(&self, is_on_files: bool) -> UnderWay<'_> {
@@ -100,6 +102,11 @@ impl Holder {
         let operation = Operation { asked: Instant::now(), begun: None, is_on_files };
         self.under_way.lock().insert(number, operation);
         UnderWay(self, number)
+    }
+
+    /// Why operations fail and are tried again, if the last one did.
+    pub fn failing(&self) -> Option<String> {
+        self.failing.lock().clone()
     }
 
     /// How long an operation has been under way, at most. The wait for a session is not its own time.
@@ -177,10 +184,13 @@ impl Pool {
                 Patience::For(_) | Patience::Once(_) => tried.await,
                 Patience::WhileHeld => while_held(may_read, tried).await,
             };
+            let tried = tried.unwrap_or_else(|_elapsed| Err(PgError::Unreachable(NO_ANSWER.to_owned())));
+            if let Some(holder) = holder {
+                *holder.failing.lock() = tried.as_ref().err().map(ToString::to_string);
+            }
             let error = match tried {
-                Ok(Ok(done)) => return Ok(done),
-                Ok(Err(error)) => error,
-                Err(_elapsed) => PgError::Unreachable(NO_ANSWER.to_owned()),
+                Ok(done) => return Ok(done),
+                Err(error) => error,
             };
             let is_held = patience != Patience::WhileHeld || may_read();
             let is_over = matches!(patience, Patience::Once(_)) || Instant::now() >= until;

@@ -59,6 +59,8 @@ pub(crate) async fn renew(home: Weak<Home>) {
             Err(_timed_out) => PgError::Unreachable(NO_ANSWER.to_owned()).of(home.place).to_string(),
         };
         (renewals.session, renewals.was_cut) = (None, true);
+        // Without it the database may have no room for the next session, on which all shards of the node depend.
+        home.pool.close_idle();
         home.membership.send_modify(|membership| membership.failing = Some(why.clone()));
         holds.iter().for_each(|held| held.not_renewed(&why));
     }

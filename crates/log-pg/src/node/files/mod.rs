@@ -170,10 +170,12 @@ impl PgDisk {
         lanes.max(shared.holder.longest_statement())
     }
 
-    /// Why nothing can be done, if that has been so for longer than this.
+    /// Why nothing can be done: the writes, if they have stood still for longer than this, or what failed last.
     pub fn why_stuck(&self, after: Duration) -> Option<String> {
+        let shared = &self.shared;
         let is_stuck = || self.longest_statement() > after;
-        self.shared.tenure.refusal().or_else(|| is_stuck().then(|| self.shared.journal.why_stuck()))
+        let writes = || is_stuck().then(|| shared.journal.why_stuck());
+        shared.tenure.refusal().or_else(writes).or_else(|| shared.holder.failing())
     }
 
     /// How long the latest appends to the journal took, in no order: at most 512 of them.
